@@ -1,9 +1,11 @@
 //! What an administrator asks of a metadata server over the network.
 //!
-//! 1. Nothing here returns or changes names, rights or data of files, and nothing makes a key: who makes keys could make one for a
-//!    user, and read what that user may.
+//! 1. Nothing here returns or changes names, rights or data of files as they are, and nothing makes a key: who makes keys could make one
+//!    for a user, and read what that user may.
+//! 2. What only a deleted snapshot held is gone. Putting something back, and what differs between snapshots, is not asked here: both are
+//!    about names of files.
 
-pub use model::{Quota, Used};
+pub use model::{Quota, Snapshot, SnapshotPolicy, Used};
 use netdisk::{DiskAddress, DiskKey};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ADMINISTRATOR: u32 = u32::MAX;
 
 /// Version of these requests and answers.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What is asked.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,6 +48,37 @@ pub enum Request {
         /// The name.
         name: String,
     },
+    /// The snapshots.
+    Snapshots,
+    /// Creates a snapshot.
+    CreateSnapshot {
+        /// The name; `None`: the time.
+        name: Option<String>,
+    },
+    /// Gives a snapshot another name.
+    RenameSnapshot {
+        /// The name.
+        from: String,
+        /// The new one.
+        to: String,
+    },
+    /// Deletes a snapshot.
+    DeleteSnapshot {
+        /// The name.
+        name: String,
+    },
+    /// Deletes the automatic snapshots that the policy does not keep.
+    PruneSnapshots {
+        /// Only says which.
+        dry_run: bool,
+    },
+    /// The policy of automatic snapshots.
+    SnapshotPolicy,
+    /// Sets the policy, or removes it.
+    SetSnapshotPolicy {
+        /// The policy.
+        policy: Option<SnapshotPolicy>,
+    },
 }
 
 /// What is answered.
@@ -61,6 +94,21 @@ pub enum Answer {
     Disks(Vec<DiskRow>),
     /// So many bytes are moved to other disks before it is gone.
     Leaving(u64),
+    /// Snapshots by number: all, the one that was created, or those that were deleted.
+    Snapshots {
+        /// The snapshots.
+        rows: Vec<SnapshotRow>,
+        /// Bytes that deleting all that there are frees.
+        held: u64,
+    },
+    /// The policy; `None`: there is none.
+    SnapshotPolicy(Option<SnapshotPolicy>),
+    /// No snapshot has the name.
+    NoSnapshot,
+    /// A snapshot has the name already.
+    SnapshotExists,
+    /// There is no policy that says what to delete.
+    NoSnapshotPolicy,
     /// Refused, in a sentence. `busy`: the other disks have no space.
     Refused {
         /// Why.
@@ -138,4 +186,13 @@ pub struct DiskRow {
     pub pending: u64,
     /// Bytes still to be moved away, and what is in the way.
     pub removal: Option<(u64, Option<String>)>,
+}
+
+/// A snapshot, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotRow {
+    /// The snapshot.
+    pub snapshot: Snapshot,
+    /// Bytes that deleting this one alone frees.
+    pub exclusive: u64,
 }

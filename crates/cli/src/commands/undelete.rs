@@ -59,6 +59,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         let brought = match &reached {
             Reached::Alone(access) => bring_back(access, &from, &to, since, global),
             Reached::Served(dir) => brought_by_server(dir, &from, &to, since, global),
+            Reached::Remote(server) => Err(server.refusal()),
         };
         match brought {
             Ok(brought) => {

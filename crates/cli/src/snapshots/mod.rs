@@ -86,7 +86,7 @@ pub(crate) fn advice_when_full(dir: &Path, held: &SnapshotsReply) -> String {
     )
 }
 
-fn reply(snapshot: &Snapshot, exclusive: u64) -> SnapshotReply {
+pub(crate) fn reply(snapshot: &Snapshot, exclusive: u64) -> SnapshotReply {
     SnapshotReply {
         number: snapshot.number,
         name: snapshot.name.clone(),
@@ -132,7 +132,8 @@ pub(crate) fn missing(dir: &Path, name: &str) -> Error {
     ))
 }
 
-fn exists(dir: &Path, name: &str) -> Error {
+/// That a room has a snapshot of this name.
+pub(crate) fn exists(dir: &Path, name: &str) -> Error {
     Error::failed(format!(
         "{}: there is a snapshot {name} already",
         dir.display()
@@ -196,16 +197,20 @@ pub(crate) fn removed(dir: &Path, room: &Room, since: Option<&str>) -> Result<Ve
 /// Deletes what the room's policy does not keep; returns it. `dry_run`: returns what would go, and deletes nothing.
 pub(crate) fn prune(dir: &Path, room: &Room, dry_run: bool) -> Result<Vec<SnapshotReply>> {
     let failed = |e| Error::room(dir, e);
-    let policy = room.snapshot_policy().map_err(failed)?.ok_or_else(|| {
-        Error::failed(format!(
-            "{}: has no snapshot policy; set one with: strongroom snapshot policy set {} --hourly 24 --daily 7 --weekly 5",
-            dir.display(),
-            quoted(dir)
-        ))
-    })?;
+    let policy = room.snapshot_policy().map_err(failed)?;
+    let policy = policy.ok_or_else(|| no_policy(dir))?;
     let gone = room.prune_snapshots(&policy, dry_run).map_err(failed)?;
     let replies = gone
         .iter()
         .map(|(snapshot, space)| reply(snapshot, space.exclusive));
     Ok(replies.collect())
+}
+
+/// That a room has no policy by which snapshots could be deleted.
+pub(crate) fn no_policy(dir: &Path) -> Error {
+    Error::failed(format!(
+        "{}: has no snapshot policy; set one with: strongroom snapshot policy set {} --hourly 24 --daily 7 --weekly 5",
+        dir.display(),
+        quoted(dir)
+    ))
 }

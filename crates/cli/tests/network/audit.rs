@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Output;
 
 use super::cluster::{Cluster, Shape, client, synced};
 use super::common::{can_mount, is_root};
@@ -96,6 +97,7 @@ fn administer(cluster: &Cluster) {
             .status
             .success()
     );
+    keep_snapshots(&as_carol, &server);
     // Keys are made on the server's machine alone.
     let add = as_carol(&[
         "user", "add", &server, "eve", "--uid", "7", "--gid", "7", "--out", "e",
@@ -104,4 +106,39 @@ fn administer(cluster: &Cluster) {
     fs::create_dir(cluster.path("mnt-carol")).unwrap();
     let mount = as_carol(&["mount", &server, "mnt-carol"]);
     assert!(!mount.status.success());
+}
+
+/// Snapshots are the administrator's too; names of files are not.
+fn keep_snapshots(as_carol: &dyn Fn(&[&str]) -> Output, server: &str) {
+    let ask = |command: &[&str], code: i32| {
+        let (verb, rest) = command.split_first().unwrap();
+        let done = as_carol(&[&["snapshot", verb, server], rest].concat());
+        let text = [done.stdout, done.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert_eq!(done.status.code(), Some(code), "{command:?}: {text}");
+        text
+    };
+    assert_eq!(ask(&["create", "by-carol"], 0), "by-carol\n");
+    assert!(ask(&["create", "by-carol"], 1).contains("there is a snapshot by-carol already"));
+    assert!(ask(&["show", "by-carol"], 0).contains("by hand"));
+    ask(&["rename", "by-carol", "of-carol"], 0);
+    assert!(ask(&["list"], 0).contains("of-carol"));
+    assert!(ask(&["prune"], 1).contains("has no snapshot policy"));
+    ask(&["diff", "of-carol"], 2);
+    ask(&["restore", "of-carol", "/"], 2);
+    ask(&["delete", "of-carol"], 0);
+    let missing = ask(&["delete", "of-carol"], 1);
+    assert!(
+        missing.contains("there is no snapshot of-carol"),
+        "{missing}"
+    );
+    let policy = |command: &[&str]| {
+        let done = as_carol(&[&["snapshot", "policy"], command].concat());
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    policy(&["set", server, "--daily", "7"]);
+    assert!(policy(&["show", server]).contains("daily     7"));
+    policy(&["clear", server]);
+    assert_eq!(policy(&["show", server]), "no policy\n");
 }

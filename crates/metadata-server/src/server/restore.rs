@@ -82,7 +82,7 @@ impl MetadataServer {
         if let Err(ServerError::Room(Error::Poisoned)) = &done {
             self.shared.fail(server);
         }
-        self.answerable(server, done)?
+        self.shared.answerable(server, done)?
     }
 }
 

@@ -4,14 +4,14 @@
 //!    clients get others.
 //! 2. Where a disk does not answer, so that a client may still write there, there is no snapshot.
 //!
-//! It deliberately does not know names and policies of snapshots: who asks does.
+//! It deliberately does not know names and policies of snapshots: who asks does, locally or [over the network](super::remote).
 
 use room::{Room, Snapshots as _};
 
 use super::administration::LOCAL;
 use super::changes::end_grants;
 use super::incarnation::Incarnation;
-use super::{MetadataServer, ServerError};
+use super::{MetadataServer, ServerError, Shared};
 use crate::audit::event::Admin;
 
 impl MetadataServer {
@@ -20,9 +20,7 @@ impl MetadataServer {
     /// # Errors
     /// `NotNow` where the room is not open, or may be another server's by now.
     pub fn with_snapshots<T>(&self, read: impl FnOnce(&Room) -> T) -> Result<T, ServerError> {
-        let incarnation = self.incarnation()?;
-        let read = read(&incarnation.room);
-        self.answerable(&incarnation, read)
+        self.shared.with_snapshots(read)
     }
 
     /// Creates, renames or deletes snapshots, or changes their policy. `what` is recorded first, where an administrator asks for it.
@@ -35,10 +33,31 @@ impl MetadataServer {
         what: Option<Admin>,
         change: impl FnOnce(&Room) -> T,
     ) -> Result<T, ServerError> {
-        let _one = self.shared.snapshotting.lock();
-        let incarnation = self.incarnation()?;
-        if let Some(what) = what {
-            self.shared.recorded(LOCAL, what)?;
+        let what = what.map(|what| (LOCAL, what));
+        self.shared.change_snapshots(what, change)
+    }
+}
+
+impl Shared {
+    pub(super) fn with_snapshots<T>(
+        &self,
+        read: impl FnOnce(&Room) -> T,
+    ) -> Result<T, ServerError> {
+        let incarnation = self.serving()?;
+        let read = read(&incarnation.room);
+        self.answerable(&incarnation, read)
+    }
+
+    /// `what` is changed and by whom is recorded first; `None`: the policy does it.
+    pub(super) fn change_snapshots<T>(
+        &self,
+        what: Option<(&str, Admin)>,
+        change: impl FnOnce(&Room) -> T,
+    ) -> Result<T, ServerError> {
+        let _one = self.snapshotting.lock();
+        let incarnation = self.serving()?;
+        if let Some((by, what)) = what {
+            self.recorded(by, what)?;
         }
         let room = &incarnation.room;
         let newest = || Ok::<_, ServerError>(room.snapshots()?.last().map_or(0, |s| s.number));
@@ -60,7 +79,7 @@ impl MetadataServer {
         answer: T,
     ) -> Result<T, ServerError> {
         let fence = Some(incarnation.fence.clone());
-        match self.shared.may_answer(fence) {
+        match self.may_answer(fence) {
             true => Ok(answer),
             false => Err(ServerError::NotNow),
         }

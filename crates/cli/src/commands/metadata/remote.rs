@@ -1,5 +1,8 @@
 //! What an administrator asks of a metadata server over the network: `strongroom://HOST:PORT/` in the place of a room.
 
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
 use metadata_client::admin::{AdminError, administer};
 use metadata_proto::admin::{self, Answer};
 use metadata_proto::identity::Identity;
@@ -10,8 +13,58 @@ use crate::credentials::GivenKind;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
+/// The server at an address, to which this process is an administrator.
+#[derive(Debug)]
+pub(crate) struct Administered {
+    address: String,
+    identity: Identity,
+    /// Where the identity is.
+    file: PathBuf,
+}
+
+impl Administered {
+    /// Reads the identity that is given.
+    pub(crate) fn find(address: String, open: &OpenArgs) -> Result<Self> {
+        let Some(file) = open.credential.identity.clone() else {
+            return Err(Error::usage(format!(
+                "strongroom://{address}/: say with --identity whose administrator you are"
+            )));
+        };
+        let given = open.credential.read("")?;
+        debug_assert!(matches!(given.kind, GivenKind::Identity));
+        let identity =
+            Identity::parse(given.secret.0.expose()).map_err(|e| not_accepted(&file, &e))?;
+        Ok(Self {
+            address,
+            identity,
+            file,
+        })
+    }
+
+    pub(crate) fn ask(&self, request: admin::Request) -> Result<Answer> {
+        let answer = administer(&self.address, &self.identity, request).map_err(|e| match e {
+            AdminError::Identity(_) | AdminError::NotAnAdministrator => {
+                not_accepted(&self.file, &e)
+            }
+            AdminError::Unreachable { .. } | AdminError::Refused(_) => Error::failed(e.to_string()),
+        })?;
+        match answer {
+            Answer::Refused { message, busy } => {
+                let exit = if busy { Exit::Busy } else { Exit::Failed };
+                Err(Error::said(exit, message))
+            }
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn not_accepted(identity: &Path, why: &dyn Display) -> Error {
+    let message = format!("{}: {why}", identity.display());
+    Error::said(Exit::WrongCredential, message)
+}
+
 /// Asks the server at an address, as the administrator whose identity is given.
-pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Reply> {
+pub(super) fn ask(address: String, open: &OpenArgs, request: Request) -> Result<Reply> {
     let request = match request {
         Request::Users {} => admin::Request::Users,
         Request::RemoveUser { name } => admin::Request::RemoveUser { name },
@@ -29,37 +82,18 @@ pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Re
             ));
         }
     };
-    let Some(file) = &open.credential.identity else {
-        return Err(Error::usage(format!(
-            "strongroom://{address}/: say with --identity whose administrator you are"
-        )));
-    };
-    let given = open.credential.read("")?;
-    debug_assert!(matches!(given.kind, GivenKind::Identity));
-    let wrong = |e: &dyn std::fmt::Display| {
-        let file = file.display();
-        Error::said(Exit::WrongCredential, format!("{file}: {e}"))
-    };
-    let identity = Identity::parse(given.secret.0.expose()).map_err(|e| wrong(&e))?;
-    let answer = administer(address, &identity, request).map_err(|e| match e {
-        AdminError::Identity(_) | AdminError::NotAnAdministrator => wrong(&e),
-        AdminError::Unreachable { .. } | AdminError::Refused(_) => Error::failed(e.to_string()),
-    })?;
-    Ok(match answer {
+    Ok(match Administered::find(address, open)?.ask(request)? {
         Answer::Done => Reply::Done,
         Answer::Removed(ended) => Reply::Removed(ended),
         Answer::Leaving(left) => Reply::Leaving { left, now: true },
         Answer::Users(rows) => Reply::Users(rows),
         Answer::Disks(rows) => Reply::Disks(rows.into_iter().map(disk).collect()),
-        Answer::Refused { message, busy } => {
-            let exit = if busy { Exit::Busy } else { Exit::Failed };
-            return Err(Error::said(exit, message));
-        }
+        _ => return Err(unexpected()),
     })
 }
 
 /// The disks of a server, for a wait.
-pub(crate) fn disks(address: &str, open: &OpenArgs) -> Result<Vec<DiskRow>> {
+pub(crate) fn disks(address: String, open: &OpenArgs) -> Result<Vec<DiskRow>> {
     match ask(address, open, Request::Disks {})? {
         Reply::Disks(rows) => Ok(rows),
         _ => Err(unexpected()),

@@ -3,6 +3,7 @@
 mod diff;
 mod policy;
 mod reached;
+mod remote;
 mod restore;
 
 pub(super) use reached::{Reached, have_put_back};
@@ -39,7 +40,7 @@ pub(crate) struct Args {
 /// The room, and how it is opened.
 #[derive(Debug, clap::Args)]
 struct InRoom {
-    /// The room's directory, or where it is mounted
+    /// The room's directory, where it is mounted, or strongroom://HOST[:PORT]/ of its metadata server (with --identity of an administrator)
     #[arg(value_parser = room_argument())]
     room: PathBuf,
     #[command(flatten)]

@@ -1,7 +1,8 @@
-//! How commands about snapshots reach a room: as every command does, or through the metadata server that serves it.
+//! How commands about snapshots reach a room: as every command does, or through the metadata server that serves it, here or elsewhere.
 
 use std::path::{Path, PathBuf};
 
+use super::remote::Remote;
 use crate::access::{self, Access, Intent, OpenArgs};
 use crate::args::Global;
 use crate::commands::metadata::admin::{self, Comeback, RestoredReply, Version};
@@ -20,11 +21,16 @@ pub(in crate::commands) enum Reached {
     Alone(Box<Access>),
     /// Held by its metadata server.
     Served(PathBuf),
+    /// The same, on another machine.
+    Remote(Remote),
 }
 
 impl Reached {
     /// Finds out how the room in `dir` can be reached, opening it if nobody has.
     pub(in crate::commands) fn find(dir: &Path, open: &OpenArgs, intent: Intent) -> Result<Self> {
+        if let Some(remote) = Remote::find(dir, open)? {
+            return Ok(Self::Remote(remote));
+        }
         Ok(match is_served(dir)? {
             true => Self::Served(dir.to_owned()),
             false => Self::Alone(Box::new(Access::reach(dir, open, intent)?)),
@@ -39,6 +45,7 @@ impl Reached {
     ) -> Result<Reply> {
         let dir = match self {
             Self::Alone(access) => return access.run(request, progress),
+            Self::Remote(server) => return server.run(request),
             Self::Served(dir) => dir,
         };
         let asked = admin::Request::Snapshots {
@@ -67,14 +74,14 @@ impl Reached {
     pub(in crate::commands) fn free_deleted(&self) -> Result<()> {
         match self {
             Self::Alone(access) => access.free_deleted(),
-            Self::Served(_) => Ok(()),
+            Self::Served(_) | Self::Remote(_) => Ok(()),
         }
     }
 
     pub(in crate::commands) fn close(self) -> Result<()> {
         match self {
             Self::Alone(access) => access.close(),
-            Self::Served(_) => Ok(()),
+            Self::Served(_) | Self::Remote(_) => Ok(()),
         }
     }
 }

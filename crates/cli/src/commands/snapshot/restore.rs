@@ -49,6 +49,7 @@ pub(super) fn run(
     let done = match &reached {
         Reached::Alone(access) => restored(access, &from, &to, true, global, &bar),
         Reached::Served(dir) => restored_by_server(dir, name, &from, &to, &bar),
+        Reached::Remote(server) => Err(server.refusal()),
     };
     bar.end();
     if let Err(error) = &done {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use metadata_client::admin::{AdminError, administer};
-use metadata_proto::admin::{Answer, Ended, Quota, Request, Used, VERSION};
+use metadata_proto::admin::{Answer, Ended, Quota, Request, SnapshotPolicy, Used, VERSION};
 use metadata_proto::rpc::*;
 use metadata_server::enrol::Identity;
 use room::{Access, FileKind, InodeNo};
@@ -74,6 +74,68 @@ fn an_administrator_manages_users_and_disks_over_the_network() {
     let address = world.server().local_addr().to_string();
     let out = administer(&address, &carol, Request::Users);
     assert!(matches!(out, Err(AdminError::NotAnAdministrator)));
+}
+
+#[test]
+fn an_administrator_keeps_snapshots_over_the_network() {
+    let world = World::new(1);
+    let bob = world.client("bob", 1001, &[1001]);
+    let (_, carol) = world.server().add_admin("carol").unwrap();
+    let ask = |request| ask(&world, &carol, request);
+    let names = |answer| -> Vec<String> {
+        let Answer::Snapshots { rows, .. } = answer else {
+            panic!("{answer:?}")
+        };
+        let names = rows.into_iter().map(|row| row.snapshot.name);
+        names.collect()
+    };
+    let create = |name: Option<&str>| Request::CreateSnapshot {
+        name: name.map(Into::into),
+    };
+    let rename = |from: &str, to: &str| Request::RenameSnapshot {
+        from: from.into(),
+        to: to.into(),
+    };
+    let delete = |name: &str| Request::DeleteSnapshot { name: name.into() };
+    assert_eq!(names(ask(create(Some("monday")))), ["monday"]);
+    assert_eq!(ask(create(Some("monday"))), Answer::SnapshotExists);
+    let of_now = names(ask(create(None)));
+    assert_eq!(names(ask(Request::Snapshots)), ["monday", &of_now[0]]);
+    assert_eq!(ask(rename(&of_now[0], "monday")), Answer::SnapshotExists);
+    assert_eq!(ask(rename(&of_now[0], "tuesday")), Answer::Done);
+    assert_eq!(ask(rename("sunday", "x")), Answer::NoSnapshot);
+    for malformed in [create(Some("a/b")), rename("monday", "")] {
+        let refused = ask(malformed);
+        assert!(
+            matches!(refused, Answer::Refused { busy: false, .. }),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(ask(delete("monday")), Answer::Done);
+    assert_eq!(ask(delete("monday")), Answer::NoSnapshot);
+    let listed = bob.ask(|c, x, s| async move { c.snapshots(x, s).await });
+    assert_eq!(listed.unwrap().unwrap()[0].name, "tuesday");
+
+    let prune = Request::PruneSnapshots { dry_run: false };
+    assert_eq!(ask(prune.clone()), Answer::NoSnapshotPolicy);
+    let set = |policy| Request::SetSnapshotPolicy { policy };
+    let keeps_nothing = Some(SnapshotPolicy::default());
+    let refused = ask(set(keeps_nothing));
+    assert!(
+        matches!(refused, Answer::Refused { busy: false, .. }),
+        "{refused:?}"
+    );
+    let daily = Some(SnapshotPolicy {
+        daily: 7,
+        ..SnapshotPolicy::default()
+    });
+    assert_eq!(ask(set(daily)), Answer::Done);
+    assert_eq!(ask(Request::SnapshotPolicy), Answer::SnapshotPolicy(daily));
+    // Those that are made by hand stay.
+    assert_eq!(names(ask(prune)), [""; 0]);
+    assert_eq!(names(ask(Request::Snapshots)), ["tuesday"]);
+    assert_eq!(ask(set(None)), Answer::Done);
+    assert_eq!(ask(Request::SnapshotPolicy), Answer::SnapshotPolicy(None));
 }
 
 #[test]
