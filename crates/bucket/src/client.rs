@@ -80,6 +80,12 @@ pub(crate) enum Request {
 #[derive(Debug)]
 struct Workers(Option<Runtime>);
 
+impl Workers {
+    fn runtime(&self) -> &Runtime {
+        self.0.as_ref().expect("there until the end")
+    }
+}
+
 impl Drop for Workers {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
@@ -105,6 +111,8 @@ struct Inner {
     counters: Counters,
     permits: Semaphore,
     workers: Workers,
+    /// Without threads: who waits for a task carries it out.
+    waiting: Workers,
 }
 
 impl Client {
@@ -119,6 +127,9 @@ impl Client {
             .thread_name("bucket")
             .enable_all()
             .build()?;
+        let waiting = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let prefix = prefix.trim_matches('/');
         let inner = Inner {
             log: log.unwrap_or_else(|| Arc::new(InStore(store.clone()))),
@@ -131,6 +142,7 @@ impl Client {
             counters: Counters::default(),
             permits: Semaphore::new(IN_FLIGHT),
             workers: Workers(Some(runtime)),
+            waiting: Workers(Some(waiting)),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -152,18 +164,14 @@ impl Client {
         }
     }
 
-    fn runtime(&self) -> &Runtime {
-        self.inner.workers.0.as_ref().expect("there until the end")
-    }
-
     /// Runs a task beside the caller.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime().spawn(task);
+        self.inner.workers.runtime().spawn(task);
     }
 
     /// Runs what waits beside the caller.
     pub(crate) fn spawn_blocking(&self, task: impl FnOnce() + Send + 'static) {
-        self.runtime().spawn_blocking(task);
+        self.inner.workers.runtime().spawn_blocking(task);
     }
 
     /// Runs a task and waits for it, from any thread that may wait.
@@ -178,6 +186,12 @@ impl Client {
         receive
             .recv()
             .map_err(|_| io::Error::other("a request to the object store was abandoned"))
+    }
+
+    /// Carries a task out, from any thread that may wait. It shares no connections with those of [`spawn`](Self::spawn) and
+    /// [`wait`](Self::wait): while nobody waits here, nothing is received.
+    pub(crate) fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
+        self.inner.waiting.runtime().block_on(task)
     }
 
     fn path(&self, name: &str) -> Path {

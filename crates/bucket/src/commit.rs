@@ -277,10 +277,9 @@ impl Committer {
             data: body,
         };
         let (number, parts) = (record.number, record.encode());
-        let client = shared.objects.client.clone();
         let begun = Moment::now();
-        let create = async move { client.create_commit(number, parts).await };
-        if shared.objects.client.wait(create)?? == Created::Taken {
+        let created = shared.objects.client.create_commit_now(number, parts)?;
+        if created == Created::Taken {
             return Err(shared.overtaken(record.number));
         }
         shared.prove(begun);

@@ -25,8 +25,7 @@ impl Client {
         number: u64,
         parts: Vec<Bytes>,
     ) -> io::Result<Created> {
-        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let record = match len > self.log().record_max() {
+        let record = match self.is_too_long(&parts) {
             true => self.put_record(number, parts).await?,
             false if parts.len() == 1 => parts.into_iter().next().expect("one"),
             false => Bytes::from(parts.concat()),
@@ -35,6 +34,20 @@ impl Client {
         let once = || self.log().create(self.room(), number, record.clone());
         self.ask_log(&what, Request::Put, record.len() as u64, once)
             .await
+    }
+
+    /// The same, for a thread that may wait. Where the log allows it that thread carries it out: nothing is handed from one to another.
+    pub(crate) fn create_commit_now(&self, number: u64, parts: Vec<Bytes>) -> io::Result<Created> {
+        if self.log().is_driven_by_waiter() && !self.is_too_long(&parts) {
+            return self.carry_out(self.create_commit(number, parts));
+        }
+        let client = self.clone();
+        self.wait(async move { client.create_commit(number, parts).await })?
+    }
+
+    fn is_too_long(&self, parts: &[Bytes]) -> bool {
+        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        len > self.log().record_max()
     }
 
     /// Creates what the log needs before its first room.

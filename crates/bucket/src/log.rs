@@ -49,6 +49,12 @@ pub trait CommitLog: fmt::Debug + Send + Sync {
         1 << 20
     }
 
+    /// Whether [`create`](Self::create) can be driven by the thread that waits for it, while others drive the other calls: connections are
+    /// not shared between runtimes then.
+    fn is_driven_by_waiter(&self) -> bool {
+        false
+    }
+
     /// Creates what the engine needs before its first room, where that is missing.
     async fn prepare(&self) -> Result<(), LogError> {
         Ok(())

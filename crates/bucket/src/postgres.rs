@@ -5,7 +5,9 @@
 //! 2. A commit that is there already, from a try whose answer was lost, is written again before it counts. A transaction that lost its
 //!    session while it waited for a standby is visible although no standby has it; the second write waits for the standby too.
 //! 3. A session that did not answer is never used again: it may be waiting.
+//! 4. Each runtime has a session of its own: one that nobody drives receives nothing.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
@@ -53,7 +56,7 @@ pub(crate) struct PostgresLog {
     tls: Option<MakeRustlsConnect>,
     address: String,
     bucket: String,
-    session: Mutex<Option<Arc<Session>>>,
+    sessions: Mutex<HashMap<Id, Arc<Session>>>,
 }
 
 impl std::fmt::Debug for PostgresLog {
@@ -99,6 +102,7 @@ impl Session {
 /// A session in use. It is dropped from the log unless the server has answered.
 struct Use<'a> {
     log: &'a PostgresLog,
+    runtime: Id,
     session: Arc<Session>,
     answered: bool,
 }
@@ -106,12 +110,12 @@ struct Use<'a> {
 impl Drop for Use<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            let mut session = self.log.session.lock();
-            if session
-                .as_ref()
+            let mut sessions = self.log.sessions.lock();
+            if sessions
+                .get(&self.runtime)
                 .is_some_and(|s| Arc::ptr_eq(s, &self.session))
             {
-                *session = None;
+                sessions.remove(&self.runtime);
             }
         }
     }
@@ -243,22 +247,24 @@ impl PostgresLog {
             },
             address,
             bucket: bucket.to_owned(),
-            session: Mutex::new(None),
+            sessions: Mutex::default(),
         })
     }
 
     async fn use_session(&self) -> Result<Use<'_>, LogError> {
-        let known = self.session.lock().clone();
+        let runtime = Handle::current().id();
+        let known = self.sessions.lock().get(&runtime).cloned();
         let session = match known.filter(|session| !session.client.is_closed()) {
             Some(session) => session,
             None => {
                 let session = Arc::new(self.connect().await?);
-                *self.session.lock() = Some(session.clone());
+                self.sessions.lock().insert(runtime, session.clone());
                 session
             }
         };
         Ok(Use {
             log: self,
+            runtime,
             session,
             answered: false,
         })
@@ -314,6 +320,10 @@ impl CommitLog for PostgresLog {
 
     fn record_max(&self) -> u64 {
         RECORD_MAX
+    }
+
+    fn is_driven_by_waiter(&self) -> bool {
+        true
     }
 
     async fn prepare(&self) -> Result<(), LogError> {

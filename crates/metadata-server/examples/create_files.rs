@@ -1,25 +1,29 @@
 //! How fast clients create small files: network disks, a metadata server and clients in one process, on loopback.
 //!
-//! `cargo run --release -p strongroom-metadata-server --example create_files -- DIRECTORY mounted|direct CLIENTS SECONDS [fsync] [DISKS]`:
-//! the directory must exist and be empty; `mounted` needs /dev/fuse and root. Each client is one program in a directory of its own:
-//! create a file, write 4 KiB, `fsync` where asked for, close. Prints files per second, and what a file costs: processor time and
+//! `cargo run --release -p strongroom-metadata-server --example create_files -- DIRECTORY mounted|direct CLIENTS SECONDS [fsync] [DISKS]
+//! [s3://BUCKET/PREFIX [LOG]]`: the directory must exist and be empty; `mounted` needs /dev/fuse and root. The room is there, or new in a
+//! bucket, with its commits in a log as `strongroom create --log` names it. Each client is one program in a directory of its own: create a
+//! file, write 4 KiB, `fsync` where asked for, close. Prints files per second, and what a file costs: processor time and
 //! switches between threads of the whole process, calls, requests to disks.
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bucket::{BucketStorage, CommitLog, LogPlace, Options, Place};
 use device::FileDevice;
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_server::enrol::Disk;
-use metadata_server::server::{CallCount, Config, MetadataServer};
+use metadata_server::server::{
+    CallCount, Config, Fence, MetadataServer, OpenFiles, RoomFiles, Turn,
+};
 use mount::MountOptions;
 use netdisk::server::{Config as DiskConfig, Server as DiskServer};
-use netdisk::{DiskAddress, KeyFile, Protection, Store, Surroundings};
+use netdisk::{DiskAddress, KeyFile, Protection, Store, Surroundings, Writer};
 use room::{
     Access, Credential, FileKind, FileSystem, InodeNo, NewCredential, NewFile, NewRoom, Room,
     Secret,
@@ -32,12 +36,16 @@ const SIZE: usize = 4096;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [dir, how, clients, seconds, rest @ ..] = &arguments[..] else {
-        return Err("create_files DIRECTORY mounted|direct CLIENTS SECONDS [fsync] [DISKS]".into());
+        return Err(
+            "create_files DIRECTORY mounted|direct CLIENTS SECONDS [fsync] [DISKS] [s3://BUCKET/PREFIX [LOG]]"
+                .into(),
+        );
     };
     let (dir, mounted) = (Path::new(dir), how == "mounted");
     let (clients, seconds): (usize, f64) = (clients.parse()?, seconds.parse()?);
-    let fsync = rest.iter().any(|word| word == "fsync");
-    let disks = rest.iter().find(|word| *word != "fsync");
+    let (places, rest): (Vec<_>, Vec<_>) = rest.iter().partition(|word| word.contains("://"));
+    let fsync = rest.iter().any(|word| *word == "fsync");
+    let disks = rest.iter().find(|word| **word != "fsync");
     let disks: usize = disks.map_or(Ok(1), |disks| disks.parse())?;
 
     let (disk_servers, disks): (Vec<_>, Vec<_>) = (0..disks)
@@ -47,8 +55,16 @@ fn main() -> Result<()> {
         .unzip();
     let key = || Secret::from(vec![7; 32]);
     let new = NewRoom::with_credential(NewCredential::RawKey(key()));
-    Room::create(&dir.join("room"), new)?.close()?;
     let mut config = Config::new(dir.join("room"));
+    match places[..] {
+        [] => Room::create(&dir.join("room"), new)?.close()?,
+        [place, ref log @ ..] => {
+            std::fs::create_dir(dir.join("room"))?;
+            let files = InBucket::new(dir, place, log.first().copied())?;
+            Room::create_on(files.open()?, new)?.close()?;
+            config.files = Arc::new(files);
+        }
+    }
     config.disks = disks;
     let server = MetadataServer::start(config, Credential::RawKey(key()))?;
     let (_, root) = server.add_user("root", 0, &[0])?;
@@ -149,6 +165,74 @@ fn main() -> Result<()> {
     server.stop()?;
     drop(disk_servers);
     Ok(())
+}
+
+/// The files of a room in a bucket; the first opening makes them.
+#[derive(Debug)]
+struct InBucket {
+    place: Place,
+    log: Option<Arc<dyn CommitLog>>,
+    cache: PathBuf,
+    is_made: AtomicBool,
+}
+
+impl InBucket {
+    fn new(dir: &Path, place: &str, log: Option<&String>) -> Result<Self> {
+        let place = Place::parse(place)?;
+        let log = match log {
+            Some(log) => Some(LogPlace::parse(log)?.open(place.bucket())?),
+            None => None,
+        };
+        Ok(Self {
+            place,
+            log,
+            cache: dir.join("cache"),
+            is_made: AtomicBool::new(false),
+        })
+    }
+
+    fn open(&self) -> io::Result<Arc<BucketStorage>> {
+        let mut options = Options::default();
+        options.log = self.log.clone();
+        let (store, prefix) = (self.place.store()?, self.place.prefix());
+        let storage = match self.is_made.swap(true, Ordering::Relaxed) {
+            true => BucketStorage::open(store, prefix, &self.cache, options),
+            false => BucketStorage::create(store, prefix, &self.cache, options),
+        };
+        storage.map(Arc::new)
+    }
+}
+
+impl RoomFiles for InBucket {
+    fn open(&self, _: &Path, _: &Turn<'_>) -> io::Result<OpenFiles> {
+        let storage = self.open()?;
+        Ok(OpenFiles {
+            storage: storage.clone(),
+            fence: Arc::new(Alone(storage)),
+        })
+    }
+}
+
+/// A server without a standby.
+#[derive(Debug)]
+struct Alone(Arc<BucketStorage>);
+
+impl Fence for Alone {
+    fn writer(&self) -> Writer {
+        Writer(self.0.writer())
+    }
+
+    fn prove(&self) -> io::Result<()> {
+        self.0.prove()
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn is_lost(&self) -> bool {
+        self.0.has_failed()
+    }
 }
 
 enum Program {
