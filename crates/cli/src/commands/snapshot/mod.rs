@@ -230,7 +230,7 @@ fn list(room: &InRoom, global: &Global) -> Result<()> {
     output::note(
         global,
         format!(
-            "{} hold {} in all; what several hold together is in no line.",
+            "Held by {} in all: {}; what several hold together is in no line.",
             output::count(all.snapshots.len() as u64, "snapshot"),
             size(all.held)
         ),
