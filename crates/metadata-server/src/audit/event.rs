@@ -208,6 +208,8 @@ pub enum Admin {
     },
     /// The whole room was copied.
     Backup {},
+    /// What a snapshot has was sent to a replica, or what it has since another one.
+    SnapshotSent {},
     /// By hand: `create`, `rename`, `delete`, `prune`, `policy`, `restore` or `undelete`.
     SnapshotsChanged {
         change: String,

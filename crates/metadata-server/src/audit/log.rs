@@ -103,6 +103,8 @@ struct Writer {
     last: Instant,
     refused: Option<(u64, String, String)>,
     refused_at: Instant,
+    /// `None`: the server has ended, and another process may write the log.
+    lock: Option<Box<dyn LockGuard>>,
 }
 
 /// A log that is written.
@@ -114,7 +116,6 @@ pub struct AuditLog {
     full: Full,
     stopping: Mutex<bool>,
     stopped: Condvar,
-    _lock: Box<dyn LockGuard>,
 }
 
 impl std::fmt::Debug for AuditLog {
@@ -260,6 +261,9 @@ impl Writer {
     }
 
     fn write(&mut self, event: &Event) -> io::Result<()> {
+        if self.lock.is_none() {
+            return Err(io::Error::other("it has ended with its server"));
+        }
         let most = match self.full {
             Full::Warn => WAITING_MAX,
             Full::Refuse => WAITING_MAX_REFUSING,
@@ -420,6 +424,7 @@ impl AuditLog {
             last: now,
             refused: None,
             refused_at: now.checked_sub(REFUSED_EVERY).unwrap_or(now),
+            lock: Some(lock),
         };
         let cut = writer.resume()?;
         writer.write(&Event::Start {
@@ -435,7 +440,6 @@ impl AuditLog {
             full,
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
-            _lock: lock,
         }))
     }
 
@@ -537,7 +541,7 @@ impl AuditLog {
         *refused = Some((count + 1, address, why));
     }
 
-    /// The last entry: the server ends.
+    /// The last entry: the server ends. Another process, or this one, may go on with the log then; here nothing is written any more.
     pub fn stop(&self) {
         *self.stopping.lock() = true;
         self.stopped.notify_all();
@@ -553,5 +557,6 @@ impl AuditLog {
             .and_then(|()| writer.sync())
             .and_then(|()| writer.save_state());
         let _ = self.judge(ended);
+        writer.lock = None;
     }
 }

@@ -170,6 +170,25 @@ fn one_process_writes_a_log() {
     assert_eq!(second.kind(), std::io::ErrorKind::WouldBlock);
 }
 
+/// A server that began at once with the log of the one that had just ended here was refused: the thread that tends the log still had it.
+#[test]
+fn a_log_that_has_ended_is_written_by_the_next_server_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("audit");
+    let key = AuditLog::create(&dir).unwrap();
+    let first = open(&dir, 1 << 20);
+    first.stop();
+    let second = open(&dir, 1 << 20);
+    first.record(&Event::Mark {});
+    assert!(first.record_durably(&Event::Mark {}).is_err());
+    first.tick();
+    first.stop();
+    second.record_durably(&Event::Mark {}).unwrap();
+    second.stop();
+    // Two starts, a mark, two ends, and the beginning of the file.
+    assert_eq!(report(&dir, Some(&key)).entries, 6);
+}
+
 #[test]
 fn a_full_disk_loses_nothing_where_calls_are_refused_and_counts_where_not() {
     for full in [Full::Refuse, Full::Warn] {
