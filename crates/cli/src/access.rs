@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use room::{OpenOptions, Room, SendRequest, SendScratch};
+use room::{OpenOptions, Room, SendRequest};
 use storage::{HostStorage, Storage};
 
 use crate::args::Global;
@@ -21,6 +21,7 @@ use crate::exit::Exit;
 use crate::mounting::ending;
 use crate::output::{self, Failures};
 use crate::place::{RoomPath, must_be_room};
+use crate::sending;
 use crate::snapshots;
 use crate::socket;
 use crate::tree::{HostTree, PastTree, RoomTree, Source, Tree};
@@ -144,8 +145,7 @@ impl Access {
         out: &mut dyn Write,
         progress: Progress<'_>,
     ) -> Result<Option<SentReply>> {
-        let scratch = SendScratch::new(request.scratch.as_deref());
-        let scratch = scratch.map_err(|e| Error::host(&std::env::temp_dir(), e))?;
+        let scratch = sending::scratch(request)?;
         match self {
             Access::Library { dir, room } => {
                 let storage = HostStorage::open(scratch.dir());

@@ -44,6 +44,7 @@ pub mod program;
 mod progress;
 mod proxy;
 mod runtime;
+mod sending;
 mod siblings;
 mod size;
 mod snapshots;

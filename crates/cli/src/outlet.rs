@@ -36,7 +36,7 @@ impl Write for Outlet<'_> {
             }
             if (self.stopping)() {
                 // Not `Interrupted`: that would be tried again.
-                return Err(io::Error::other("the room is being unmounted"));
+                return Err(io::Error::other("the room is being closed"));
             }
             let mut fds = [PollFd::new(&self.pipe, PollFlags::OUT)];
             match poll(&mut fds, Some(&LOOK_INTERVAL)) {

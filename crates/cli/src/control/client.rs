@@ -1,7 +1,6 @@
 //! The client's side of the control socket: one connection a request.
 
 use std::io::{BufRead, BufReader, Cursor, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{name_from_hex, path_from_hex};
 use crate::mounts::{self, Mount};
+use crate::sending;
 use crate::socket::{self, Trust, Unreachable};
 use crate::work::{self, Progress};
 
@@ -120,35 +120,15 @@ impl Client {
         out: &mut dyn Write,
         progress: Progress<'_>,
     ) -> Result<Option<SentReply>> {
-        let (mut read, write) = std::io::pipe().map_err(broken)?;
-        let broker = Broker::with_output(scratch, OwnedFd::from(write).into());
-        let broker = broker.map_err(|e| Error::host(scratch, e))?;
-        let asked = Request::Send {
-            to: request.to.clone(),
-            since: request.since.clone(),
-            resume: request.resume.map(|token| token.to_string()),
-            keep_since: request.keep.since.map(|at| (at.secs, at.nanos)),
-            keep_periods: request.keep.periods,
+        let ask = |broker: Broker| {
+            let pending = self.start(&sending::asking(request))?;
+            let stream = pending.lines.get_ref().try_clone().map_err(broken)?;
+            receive(pending.lines, progress, &|step| {
+                broker.answer(step, &stream)
+            })
+            .map_err(|e| named(&self.room, e))
         };
-        let pending = self.start(&asked)?;
-        let stream = pending.lines.get_ref().try_clone().map_err(broken)?;
-        let (answer, copied) = std::thread::scope(|scope| {
-            let lines = pending.lines;
-            let listening = scope.spawn(move || {
-                // With what it has of the pipe: where the process ends without asking for it, that ends the stream.
-                let answer = receive(lines, progress, &|step| broker.answer(step, &stream));
-                drop(broker);
-                answer
-            });
-            let copied = std::io::copy(&mut read, out);
-            // What cannot be written any more is not to be sent any more.
-            drop(read);
-            (listening.join(), copied)
-        });
-        let answer = answer.unwrap_or_else(|_| Err(unexpected()));
-        // Why nothing more could be written says more than that the pipe was closed.
-        copied.map_err(|e| Error::room(&self.room, e.into()))?;
-        match answer.map_err(|e| named(&self.room, e))? {
+        match sending::receive(&self.room, scratch, out, ask)? {
             Reply::Sent(sent) => Ok(sent),
             _ => Err(unexpected()),
         }

@@ -1,14 +1,13 @@
 //! The serving process's side of the control socket.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use room::{Keep, Room, SendRequest, Timestamp};
-use storage::Storage;
+use room::{Room, SendRequest};
 
 use super::{
     Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, Transport, encode_line, parse_request,
@@ -17,7 +16,7 @@ use crate::broker::Brokered;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{path_from_hex, path_to_hex};
-use crate::outlet::Outlet;
+use crate::sending;
 use crate::socket::{self, Listener};
 use crate::work;
 
@@ -267,21 +266,9 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             }
             outcome(match request {
                 Request::Backup { target } => backup(&room, state, target, stream, &report),
-                Request::Send {
-                    to,
-                    since,
-                    resume,
-                    keep_since,
-                    keep_periods,
-                } => {
-                    let keep = Keep {
-                        since: keep_since.map(|(secs, nanos)| Timestamp { secs, nanos }),
-                        periods: *keep_periods,
-                    };
-                    asked(to, since.as_deref(), resume.as_deref(), keep)
-                        .map_err(|e| Error::room(&state.dir, e))
-                        .and_then(|asked| send(&room, state, &asked, stream, &report))
-                }
+                request if let Some(asked) = sending::asked(request) => asked
+                    .map_err(|e| Error::room(&state.dir, e))
+                    .and_then(|asked| send(&room, state, &asked, stream, &report)),
                 request => work::carry_out(&state.dir, &room, request, &report),
             })
         }
@@ -305,22 +292,6 @@ fn backup(
         .map_err(|e| work::backup_failed(&state.dir, &target, e))
 }
 
-/// What a client asks to be sent.
-fn asked(
-    to: &str,
-    since: Option<&str>,
-    resume: Option<&str>,
-    keep: Keep,
-) -> room::Result<SendRequest> {
-    Ok(SendRequest {
-        to: to.to_owned(),
-        since: since.map(str::to_owned),
-        resume: resume.map(str::parse).transpose()?,
-        keep,
-        scratch: None,
-    })
-}
-
 /// Writes a snapshot to a pipe of the client's, with a directory of the client's for what is collected.
 fn send(
     room: &Room,
@@ -329,18 +300,9 @@ fn send(
     stream: &UnixStream,
     progress: work::Progress<'_>,
 ) -> Result<Reply> {
-    let broken = |e| Error::failed(format!("control socket: {e}"));
+    let stops = || state.stopping.load(Ordering::Relaxed);
     let line = |step| encode_line(&Line::Step(step)).to_vec();
-    let scratch = Brokered::new(stream, line).map_err(broken)?;
-    let stopping = || state.stopping.load(Ordering::Relaxed);
-    let out = scratch
-        .output()
-        .and_then(|pipe| Outlet::new(pipe, &stopping));
-    let mut out = BufWriter::with_capacity(1 << 20, out.map_err(broken)?);
-    let scratch: Arc<dyn Storage> = Arc::new(scratch);
-    let sent = work::send(&state.dir, room, request, &scratch, &mut out, progress)?;
-    out.flush().map_err(broken)?;
-    Ok(Reply::Sent(sent))
+    sending::send((&state.dir, room), request, stream, line, &stops, progress)
 }
 
 fn outcome(result: Result<Reply>) -> Answer {

@@ -23,6 +23,7 @@ mod net;
 mod pages;
 mod removal;
 mod renewal;
+mod replicas;
 mod sharing;
 mod snapshots;
 mod story;

@@ -281,7 +281,7 @@ fn a_replication_says_why_its_mount_sends_no_more() {
     let ended = replicate.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("the room is being unmounted"), "{said}");
+    assert!(said.contains("the room is being closed"), "{said}");
 }
 
 #[test]

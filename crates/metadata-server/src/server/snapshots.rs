@@ -36,6 +36,24 @@ impl MetadataServer {
         let what = what.map(|what| (LOCAL, what));
         self.shared.change_snapshots(what, change)
     }
+
+    /// Has a snapshot sent, which is recorded first. `send` gets the room, and what says whether to go on: not where the server stops, or another
+    /// one may have the room. Nothing is to be called complete that was read before that said no.
+    ///
+    /// # Errors
+    /// `NotNow` where the room is not open; `Audit` where it cannot be recorded: nothing is sent then.
+    pub fn send_snapshot<T>(
+        &self,
+        send: impl FnOnce(&Room, &(dyn Fn() -> bool + Sync)) -> T,
+    ) -> Result<T, ServerError> {
+        let incarnation = self.shared.serving()?;
+        self.shared.recorded(LOCAL, Admin::SnapshotSent {})?;
+        let go_on = || {
+            let fence = Some(incarnation.fence.clone());
+            !incarnation.is_stopping() && !incarnation.has_failed() && self.shared.may_answer(fence)
+        };
+        Ok(send(&incarnation.room, &go_on))
+    }
 }
 
 impl Shared {

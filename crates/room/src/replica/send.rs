@@ -111,9 +111,6 @@ pub(crate) fn send(
     out: &mut dyn Write,
     progress: Progress<'_>,
 ) -> Result<SendReport> {
-    if parts.env.options.network_backed {
-        return Err(Error::NotSupported("sending a room on network disks"));
-    }
     // One key for header, catalog and what it refers to.
     let swap = parts.catalog.keep();
     let keys = Keys::of(parts)?;

@@ -21,7 +21,7 @@ impl Room {
     ///
     /// # Errors
     /// `NotFound` where there is no such snapshot, `InvalidArgument` where `to` is not younger than `since` or the token is of
-    /// something else, `NotSupported` for a room on network disks or in the middle of a rekey.
+    /// something else, `NotSupported` for a room in the middle of a rekey.
     pub fn send(
         &self,
         request: &SendRequest,

@@ -10,9 +10,11 @@ use std::time::Duration;
 use room::{Keep, MomentId, ReplicaStatus, ResumeToken, SendRequest, SnapshotPolicy, Timestamp};
 use serde_json::json;
 
+use super::must_not_be_remote;
 use super::target::Target;
-use crate::access::{Access, Intent, OpenArgs};
+use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
+use crate::commands::snapshot::Reached;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request, SentReply};
 use crate::error::{Error, Result};
@@ -80,6 +82,7 @@ impl Periods {
 }
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
+    must_not_be_remote(&args.room)?;
     let target = Target::open(&args.target, &args.remote_command)?;
     if args.apply {
         target.files()?;
@@ -87,9 +90,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     // Before the room is opened: a host that cannot be reached needs no passphrase.
     let status = target.status()?;
     let (access, given) = match args.apply {
-        false => (Access::reach(&args.room, &args.open, Intent::Change)?, None),
+        false => (Reached::find(&args.room, &args.open, Intent::Change)?, None),
         true => {
-            let (access, given) = Access::reach_with_key(&args.room, &args.open, Intent::Change)?;
+            let (access, given) = Reached::find_with_key(&args.room, &args.open, Intent::Change)?;
             (access, Some(given))
         }
     };
@@ -142,7 +145,7 @@ fn bring(
     args: &Args,
     target: &Target,
     status: &ReplicaStatus,
-    access: &Access,
+    access: &Reached,
     global: &Global,
 ) -> Result<Done> {
     let source = Source(access);
@@ -200,7 +203,7 @@ fn before_now(age: Duration) -> Timestamp {
 }
 
 /// The room that is replicated, mounted or not.
-struct Source<'a>(&'a Access);
+struct Source<'a>(&'a Reached);
 
 impl Source<'_> {
     fn snapshots(&self) -> Result<Vec<String>> {
@@ -278,7 +281,7 @@ impl Source<'_> {
 }
 
 fn transfer(
-    access: &Access,
+    access: &Reached,
     args: &Args,
     target: &Target,
     request: &SendRequest,

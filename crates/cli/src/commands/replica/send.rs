@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use room::{Keep, ResumeToken, SendRequest};
 use serde_json::json;
 
-use crate::access::{Access, Intent, OpenArgs};
+use super::must_not_be_remote;
+use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
+use crate::commands::snapshot::Reached;
 use crate::error::{Error, Result};
 use crate::limit::Limited;
 use crate::output;
@@ -49,7 +51,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             "the stream is not text for a terminal: give a file with --to, or a pipe",
         ));
     }
-    let access = Access::reach(&dir, &args.open, Intent::Read)?;
+    must_not_be_remote(&dir)?;
+    let access = Reached::find(&dir, &args.open, Intent::Read)?;
     let request = SendRequest {
         to,
         since: args.since,

@@ -1,17 +1,23 @@
 //! How commands about snapshots reach a room: as every command does, or through the metadata server that serves it, here or elsewhere.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use room::SendRequest;
 
 use super::remote::Remote;
 use crate::access::{self, Access, Intent, OpenArgs};
 use crate::args::Global;
+use crate::broker::Broker;
 use crate::commands::metadata::admin::{self, Comeback, RestoredReply, Version};
-use crate::control::{Reply, Request};
+use crate::control::{Reply, Request, SentReply};
+use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::path_to_hex;
 use crate::place::{RoomPath, must_be_room};
 use crate::progress::Bar;
+use crate::sending;
 use crate::work::Progress;
 
 /// A room whose snapshots can be asked for and changed.
@@ -37,6 +43,21 @@ impl Reached {
         })
     }
 
+    /// The same for what needs a credential in any case. Returns it too.
+    pub(in crate::commands) fn find_with_key(
+        dir: &Path,
+        open: &OpenArgs,
+        intent: Intent,
+    ) -> Result<(Self, Given)> {
+        must_be_room(dir)?;
+        let given = open.credential.read(&dir.display().to_string())?;
+        let reached = match is_served(dir)? {
+            true => Self::Served(dir.to_owned()),
+            false => Self::Alone(Box::new(Access::reach_given(dir, open, &given, intent)?)),
+        };
+        Ok((reached, given))
+    }
+
     /// Carries out a request about snapshots.
     pub(in crate::commands) fn run(
         &self,
@@ -51,8 +72,38 @@ impl Reached {
         let asked = admin::Request::Snapshots {
             request: Box::new(request.clone()),
         };
-        match ask(dir, &asked, progress)? {
+        match ask(dir, &asked, progress, &mut no_directory)? {
             admin::Reply::Snapshots(reply) => Ok(*reply),
+            _ => Err(admin::unexpected()),
+        }
+    }
+
+    /// Writes a snapshot as a stream. As [`work::send`](crate::work::send).
+    pub(in crate::commands) fn send(
+        &self,
+        request: &SendRequest,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<Option<SentReply>> {
+        let dir = match self {
+            Self::Alone(access) => return access.send(request, out, progress),
+            Self::Remote(server) => return Err(server.refusal()),
+            Self::Served(dir) => dir,
+        };
+        let asked = admin::Request::Snapshots {
+            request: Box::new(sending::asking(request)),
+        };
+        let ask_server = |broker| {
+            let mut broker = Some(broker);
+            let mut once = || broker.take().ok_or_else(admin::unexpected);
+            match ask(dir, &asked, progress, &mut once)? {
+                admin::Reply::Snapshots(reply) => Ok(*reply),
+                _ => Err(admin::unexpected()),
+            }
+        };
+        let scratch = sending::scratch(request)?;
+        match sending::receive(dir, scratch.dir(), out, ask_server)? {
+            Reply::Sent(sent) => Ok(sent),
             _ => Err(admin::unexpected()),
         }
     }
@@ -86,9 +137,18 @@ impl Reached {
     }
 }
 
-fn ask(dir: &Path, request: &admin::Request, progress: Progress<'_>) -> Result<admin::Reply> {
-    let no_directory = &mut || Err(admin::unexpected());
-    let reply = admin::ask_with_progress(dir, request, progress, no_directory)?;
+fn no_directory() -> Result<Broker> {
+    Err(admin::unexpected())
+}
+
+/// `directory`: opens the one that the server may need.
+fn ask(
+    dir: &Path,
+    request: &admin::Request,
+    progress: Progress<'_>,
+    directory: &mut dyn FnMut() -> Result<Broker>,
+) -> Result<admin::Reply> {
+    let reply = admin::ask_with_progress(dir, request, progress, directory)?;
     reply.ok_or_else(|| {
         Error::failed(format!(
             "{}: its metadata server has ended meanwhile",
@@ -111,7 +171,8 @@ pub(in crate::commands) fn have_put_back(
         to: path_to_hex(&to.path),
         must_be_directory: path.must_be_directory,
     });
-    let reply = ask(dir, &request, &|done, total| bar.report(done, total));
+    let progress = |done, total| bar.report(done, total);
+    let reply = ask(dir, &request, &progress, &mut no_directory);
     match reply {
         Ok(admin::Reply::Restored(done)) => Ok(done),
         Ok(_) => Err(admin::unexpected()),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use room::NewSnapshot;
+use room::{NewSnapshot, SendRequest, Snapshots as _};
 
 use super::*;
 use crate::common::model::with_seeds;
@@ -31,6 +31,44 @@ impl Shared {
         self.room.place(grant.id, no, &[extents]).unwrap();
         self.room.settle_grant(grant.id);
     }
+
+    /// Brings a replica to a snapshot. It has its segments itself.
+    fn replicate(&self, replica: &MemoryStorage, since: Option<&str>, to: &str) {
+        let request = SendRequest {
+            to: to.into(),
+            since: since.map(Into::into),
+            ..SendRequest::default()
+        };
+        let mut out = Vec::new();
+        self.room.send(&request, &mut out, &|_, _| true).unwrap();
+        room::receive_on(replica, &mut &out[..], &|_, _| true).unwrap();
+    }
+}
+
+/// Compares all of a replica with what snapshots had, by number.
+fn assert_replica(replica: &MemoryStorage, past: &BTreeMap<u64, &BTreeMap<InodeNo, Vec<u8>>>) {
+    let options = OpenOptions {
+        read_only: true,
+        ..stored::options()
+    };
+    let replica = stored::open_on(Arc::new(replica.clone()), options).unwrap();
+    let there = replica.snapshots().unwrap().into_iter();
+    assert!(
+        there
+            .map(|snapshot| snapshot.number)
+            .eq(past.keys().copied())
+    );
+    for (number, files) in past {
+        let view = replica.snapshot_of_number(*number).unwrap();
+        let listed = view.read_dir(InodeNo::ROOT, 0, 100).unwrap();
+        assert_eq!(listed.len(), files.len());
+        for (no, bytes) in *files {
+            let mut found = vec![0; view.attributes(*no).unwrap().size as usize];
+            view.read(*no, 0, &mut found).unwrap();
+            assert!(found == *bytes, "snapshot {number}, inode {}", no.0);
+        }
+    }
+    sound(&replica);
 }
 
 #[test]
@@ -121,6 +159,7 @@ fn run(seed: u64, steps: u64) {
     let mut r = fastrand::Rng::with_seed(seed);
     let mut shared = Shared::new();
     let mut past: BTreeMap<String, (u64, BTreeMap<InodeNo, Vec<u8>>)> = BTreeMap::new();
+    let (mut replica, mut replicated) = (MemoryStorage::new(), None::<String>);
     let all = |shared: &Shared| -> BTreeMap<InodeNo, Vec<u8>> {
         let listed = shared.room.read_dir(InodeNo::ROOT, 0, 100).unwrap();
         let files = listed.into_iter().map(|(entry, _)| entry.inode);
@@ -128,7 +167,7 @@ fn run(seed: u64, steps: u64) {
     };
     for step in 0..steps {
         let name = format!("/f{}", r.u64(..FILES));
-        match r.u64(..20) {
+        match r.u64(..21) {
             0..9 => {
                 let no = shared.file(&name);
                 let len = 1 + r.u64(..40_000) as usize;
@@ -176,6 +215,21 @@ fn run(seed: u64, steps: u64) {
             18 => {
                 let report = shared.room.compact(10, &|_, _| true).unwrap();
                 assert!(report.unreadable.is_empty());
+            }
+            19 => {
+                let newest = past.iter().max_by_key(|(_, (number, _))| *number);
+                if let Some((to, (number, _))) = newest
+                    && replicated.as_ref() != Some(to)
+                {
+                    let since = replicated.take().filter(|name| past.contains_key(name));
+                    if since.is_none() {
+                        replica = MemoryStorage::new();
+                    }
+                    shared.replicate(&replica, since.as_deref(), to);
+                    let sent = past.values().filter(|(no, _)| no <= number);
+                    assert_replica(&replica, &sent.map(|(no, seen)| (*no, seen)).collect());
+                    replicated = Some(to.clone());
+                }
             }
             _ => shared = shared.crash(|memory| memory.power_cut_keeping_some(r.u64(..9))),
         }

@@ -96,11 +96,15 @@ pub(crate) fn ask_with_progress(
     let failed =
         |e: std::io::Error| Error::failed(format!("{}: its metadata server: {e}", room.display()));
     let time = match request {
-        Request::Snapshots { .. } | Request::PutBack(_) => SNAPSHOTS_TIME,
-        _ => ANSWER_TIME,
+        // It waits for what takes the stream.
+        Request::Snapshots { request } if matches!(**request, control::Request::Send { .. }) => {
+            None
+        }
+        Request::Snapshots { .. } | Request::PutBack(_) => Some(SNAPSHOTS_TIME),
+        _ => Some(ANSWER_TIME),
     };
     let begin = || -> std::io::Result<()> {
-        stream.set_read_timeout(Some(time))?;
+        stream.set_read_timeout(time)?;
         stream.set_write_timeout(Some(LINE_TIME))?;
         (&stream).write_all(&encode_line(request))
     };

@@ -16,6 +16,7 @@ use crate::control;
 use crate::descriptors::encode_line;
 use crate::error::{Error, Result};
 use crate::hex::path_from_hex;
+use crate::sending;
 use crate::socket::{self, Listener};
 use crate::work;
 
@@ -207,7 +208,17 @@ fn snapshots(
         server.change_snapshots(Some(Admin::SnapshotsChanged { change }), work)
     };
     let done = match request {
+        request if let Some(asked) = sending::asked(request) => {
+            let asked = asked.map_err(|e| Error::room(room, e))?;
+            let line = |step| encode_line(&Reply::Step(step)).to_vec();
+            server.send_snapshot(|open, go_on| {
+                let progress = |done, total| go_on() && report(done, total);
+                sending::send((room, open), &asked, stream, line, &|| !go_on(), &progress)
+            })
+        }
         R::Snapshots {}
+        | R::SnapshotOfMoment { .. }
+        | R::Info {}
         | R::DiffSnapshots { .. }
         | R::Removed { .. }
         | R::SnapshotPolicy {}

@@ -1,0 +1,136 @@
+//! A shared room is replicated by its metadata server while clients work; the replica needs neither server nor disks.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use super::cluster::{Cluster, Shape, synced};
+use super::common::{can_mount, is_root, listing, make_tree, noise};
+
+const LARGE: usize = 3_000_000;
+
+/// Brings the replica up to date; the bytes that took.
+fn replicate(cluster: &Cluster) -> u64 {
+    let report = cluster.ok(&["replicate", "room", "copy", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    report["sent"].as_u64().unwrap()
+}
+
+/// What a file is in the replica. Nothing but the passphrase is needed.
+fn in_replica(cluster: &Cluster, path: &str) -> Vec<u8> {
+    let place = format!("copy:/{path}");
+    let args = ["cat", &place, "--passphrase-file", "pass"];
+    let found = cluster.command("server", &args).output().unwrap();
+    assert!(found.status.success(), "{found:?}");
+    found.stdout
+}
+
+#[test]
+fn a_shared_room_is_replicated_while_it_is_served() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let mut cluster = Cluster::start(Shape::default());
+    let (one, other) = (cluster.mountpoint(0), cluster.mountpoint(1));
+    make_tree(&one.join("tree"));
+    synced(&one.join("large"), &noise(LARGE, 1));
+    assert!(replicate(&cluster) > LARGE as u64);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let bytes = noise(50_000 + round, round as u64);
+                synced(&other.join(format!("w{}", round % 20)), &bytes);
+                round += 1;
+            }
+        });
+        for round in 0..4_u64 {
+            let name = format!("before{round}");
+            let bytes = noise(200_000, 100 + round);
+            synced(&one.join(&name), &bytes);
+            replicate(&cluster);
+            assert!(in_replica(&cluster, &name) == bytes, "round {round}");
+            cluster.ok(&["check", "copy", "--read-data", "--passphrase-file", "pass"]);
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    });
+
+    // The server dies in the middle of a transfer, and another one goes on with it.
+    synced(&one.join("later"), &noise(LARGE, 2));
+    let slow = ["replicate", "room", "copy", "--limit", "400KiB"];
+    let mut slow = cluster
+        .command("server", &slow)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    super::process::until("a part has come", || {
+        let parts = fs::read_dir(cluster.path("copy/incoming"));
+        parts.is_ok_and(|mut parts| {
+            parts.any(|part| {
+                part.unwrap()
+                    .metadata()
+                    .is_ok_and(|part| part.len() > 500_000)
+            })
+        })
+    });
+    cluster.kill_server();
+    assert_eq!(slow.wait().unwrap().code(), Some(1));
+    let mut why = String::new();
+    slow.stderr.unwrap().read_to_string(&mut why).unwrap();
+    assert!(why.starts_with("strongroom: "), "{why}");
+    cluster.start_server();
+    replicate(&cluster);
+    assert!(in_replica(&cluster, "later") == noise(LARGE, 2));
+
+    // A stream in a file, and what refuses one.
+    cluster.ok(&["snapshot", "create", "room", "monday"]);
+    cluster.ok(&["send", "room@monday", "--to", "monday.stream"]);
+    cluster.ok(&["receive", "second", "--from", "monday.stream"]);
+    cluster.ok(&[
+        "check",
+        "second",
+        "--read-data",
+        "--passphrase-file",
+        "pass",
+    ]);
+    let missing = ["send", "room@sunday", "--to", "sunday.stream"];
+    let missing = cluster.command("server", &missing).output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(words.contains("there is no snapshot sunday"), "{words}");
+    assert!(!cluster.path("sunday.stream").exists());
+
+    rustix::fs::sync();
+    let wanted = listing(&one);
+    cluster.ok(&[
+        "replicate",
+        "room",
+        "copy",
+        "--apply",
+        "--passphrase-file",
+        "pass",
+    ]);
+    let sent = cluster.ok(&["audit", "show", "audit", "--event", "snapshot-sent"]);
+    assert!(sent.lines().count() >= 7, "{sent}");
+    for client in 0..2 {
+        cluster.stop_client(client);
+    }
+    cluster.stop_server();
+    // Only a server that serves has the disks.
+    let unserved = ["replicate", "room", "copy", "--passphrase-file", "pass"];
+    let unserved = cluster.command("server", &unserved).output().unwrap();
+    assert_eq!(unserved.status.code(), Some(1), "{unserved:?}");
+    for disk in 0..2 {
+        cluster.kill_disk(disk);
+    }
+    cluster.ok(&["restore", "copy", "restored", "--passphrase-file", "pass"]);
+    fs::create_dir(cluster.path("again")).unwrap();
+    cluster.ok(&["mount", "restored", "again", "--passphrase-file", "pass"]);
+    let found = listing(&cluster.path("again"));
+    cluster.ok(&["umount", "again"]);
+    assert_eq!(found, wanted);
+}
