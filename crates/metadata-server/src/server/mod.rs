@@ -142,8 +142,12 @@ impl MetadataServer {
             return Ok(());
         };
         self.closing.cancel();
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        self.shared.failing.notify_all();
+        {
+            // The supervisor waits, or has not looked yet: it looks under this lock.
+            let _looking = self.shared.failed.lock();
+            self.shared.stopping.store(true, Ordering::SeqCst);
+            self.shared.failing.notify_all();
+        }
         if let Some(supervisor) = self.supervisor.take()
             && supervisor.join().is_err()
         {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use metadata_proto::rpc::*;
 use metadata_server::audit::{AuditLog, Expected, Full, Key, Settings, verify};
@@ -160,8 +161,10 @@ fn what_cannot_be_recorded_is_not_done_until_there_is_space() {
     assert_eq!(root.attributes(file.no).unwrap().mode, 0o600);
     storage.heal();
     // The server tries again every second.
-    while root.open(file.no, true, false).is_err() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+    let long = Instant::now() + Duration::from_secs(30);
+    while let Err(refusal) = root.open(file.no, true, false) {
+        assert!(Instant::now() < long, "{refusal:?}");
+        std::thread::sleep(Duration::from_millis(20));
     }
     root.unlink(InodeNo::ROOT, "a").unwrap();
     world.stop();
