@@ -269,13 +269,16 @@ impl Cache {
         self.state.lock().chunks.contains_key(key)
     }
 
-    /// How many chunks right before one are here or on their way, at most `most`. None, where none of them is here: a cache that keeps
-    /// nothing has a full disk.
-    pub(crate) fn before(&self, (object, chunk): &Key, most: u64) -> u64 {
+    /// How many chunks right before one are here or on their way, at most `most`; before those of its object come those up to `earlier`. None,
+    /// where none of them is here: a cache that keeps nothing has a full disk.
+    pub(crate) fn before(&self, (object, chunk): &Key, earlier: Option<Key>, most: usize) -> u64 {
         let state = self.state.lock();
         let (mut here, mut coming) = (0, 0);
-        for back in 1..=most.min(*chunk) {
-            let key = (*object, chunk - back);
+        let own = (0..*chunk).rev().map(|chunk| (*object, chunk));
+        let earlier = earlier.into_iter();
+        let earlier =
+            earlier.flat_map(|(object, last)| (0..=last).rev().map(move |chunk| (object, chunk)));
+        for key in own.chain(earlier).take(most) {
             match (
                 state.chunks.contains_key(&key),
                 state.fetching.contains(&key),
@@ -366,13 +369,18 @@ mod tests {
     fn what_is_before_a_chunk_counts_where_some_of_it_is_here() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::open(dir.path(), 1000).unwrap();
-        let of = |chunk| cache.before(&key(1, chunk), 8);
+        let of = |chunk| cache.before(&key(1, chunk), None, 8);
         assert_eq!(cache.missing(&[key(1, 2), key(1, 3)]).len(), 2);
         assert_eq!((of(0), of(3), of(4)), (0, 0, 0));
         cache.add(key(1, 1), &[7; 100]);
         assert_eq!((of(2), of(3), of(4), of(5)), (1, 2, 3, 0));
-        assert_eq!(cache.before(&key(1, 4), 2), 0);
-        assert_eq!(cache.before(&key(2, 4), 8), 0);
+        assert_eq!(cache.before(&key(1, 4), None, 2), 0);
+        assert_eq!(cache.before(&key(2, 4), None, 8), 0);
+        // And what an object has that comes before this one in the file.
+        let behind = |chunk, most| cache.before(&key(2, chunk), Some(key(1, 3)), most);
+        assert_eq!((behind(0, 8), behind(0, 2), behind(1, 8)), (3, 0, 0));
+        cache.add(key(2, 0), &[7; 100]);
+        assert_eq!((behind(1, 8), behind(1, 2)), (4, 2));
     }
 
     #[test]

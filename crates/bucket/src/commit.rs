@@ -378,6 +378,7 @@ impl Committer {
                         len: bytes.len(),
                         stored: from,
                         size: self.manifest.objects[&name].size,
+                        before: None,
                     };
                     shared.objects.fill(&[wanted], &mut bytes)?;
                     bytes.into()

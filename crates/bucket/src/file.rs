@@ -76,6 +76,8 @@ pub(crate) struct Wanted {
     pub(crate) len: usize,
     pub(crate) stored: Stored,
     pub(crate) size: u64,
+    /// The object with what comes right before this one in the file, and where its last byte is.
+    pub(crate) before: Option<Stored>,
 }
 
 /// Bytes in memory, and their place in the file.
@@ -115,6 +117,15 @@ struct State {
 }
 
 impl State {
+    /// What an object has right before a place of the file.
+    fn before(&self, place: Option<u64>) -> Option<Stored> {
+        let last = place?.checked_sub(1)?;
+        match self.pieces.within(last, last + 1).pop()?.source {
+            Place::Stored { stored, .. } => Some(stored),
+            _ => None,
+        }
+    }
+
     fn replace(&mut self, offset: u64, len: u64, place: Option<Place>) {
         let removed = match place {
             Some(place) => {
@@ -211,6 +222,7 @@ impl File {
                     len,
                     stored: *stored,
                     size: *size,
+                    before: state.before(piece.offset.checked_sub(stored.at)),
                 }),
             }
         }

@@ -1,7 +1,7 @@
 //! Reading objects: from the cache, else from the store.
 //!
 //! 1. Neighbouring chunks of an object are one request, up to [`RUN`] of them.
-//! 2. A reader that goes through an object in order gets the next chunks with the one that it asks for, at most half as many as are
+//! 2. A reader that goes through a file in order gets the next chunks with the one that it asks for, at most half as many as are
 //!    right before it in the cache or on their way: a store far away charges for each byte.
 
 use std::io;
@@ -38,6 +38,8 @@ struct Part {
     at: usize,
     to: usize,
     len: usize,
+    /// The chunk of another object that comes right before this object's in the file.
+    before: Option<Key>,
 }
 
 fn parts(wanted: &[Wanted]) -> Vec<Part> {
@@ -47,8 +49,10 @@ fn parts(wanted: &[Wanted]) -> Vec<Part> {
         len,
         stored,
         size,
+        before,
     } in wanted
     {
+        let before = before.map(|before| (before.object, before.at / CHUNK));
         let (mut at, mut to, end) = (stored.at, *to, to + len);
         while to < end {
             let in_chunk = (at % CHUNK) as usize;
@@ -59,6 +63,7 @@ fn parts(wanted: &[Wanted]) -> Vec<Part> {
                 at: in_chunk,
                 to,
                 len,
+                before,
             });
             at += len as u64;
             to += len;
@@ -147,7 +152,8 @@ impl Objects {
     /// The chunks after a part that are worth fetching with it.
     fn next_of(&self, part: &Part) -> Vec<Key> {
         let (object, chunk) = part.key;
-        let ahead = self.cache.before(&part.key, 2 * AHEAD) / 2;
+        let most = 2 * AHEAD as usize;
+        let ahead = self.cache.before(&part.key, part.before, most) / 2;
         let end = (chunk + 1 + ahead).min(part.size.div_ceil(CHUNK));
         (chunk + 1..end).map(|next| (object, next)).collect()
     }

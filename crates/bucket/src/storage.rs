@@ -557,6 +557,7 @@ impl StorageFile for Handle {
                     len: len as usize,
                     stored,
                     size,
+                    before: None,
                 })
                 .collect();
             shared.objects.warm(&wanted);
