@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries a pair of metadata servers of a room in a bucket (versitygw): two clients write while the server that leads is killed, stopped and woken,
-# or steps down, or a disk is killed. Every file that was synced must be there, through both clients and after everything was restarted; a
+# Tries a pair of metadata servers of a room in a bucket (versitygw): clients write while the server that leads is killed, stopped and woken,
+# or steps down, or a disk is killed. Every file that was synced must be there, through each client and after everything was restarted; a
 # lock that one client holds must stay its own all the time; no call may fail.
 #
 #   scripts/standby.sh [BINARY [ROUNDS]]    default: target/release/strongroom with strongroom-bucket beside it, 8 rounds
@@ -8,6 +8,7 @@
 #   LOG=postgres://…|etcd://…               where the commits are; default: in the bucket
 #   ENGINE=postgres|etcd                    starts that engine with several nodes for the commits of the room and of two disks in the
 #                                           bucket, and kills nodes of it too; scripts/engines.sh installs what this needs
+#   CLIENTS=6                               clients that write; default: 2
 #   KIND=kill                               only rounds of this kind: kill, stop, step-down, disk, node
 #   LONGEST=5                               fails where the longest call of a round, of 99 of 100 rounds, took longer, in seconds
 #
@@ -17,6 +18,8 @@ set -euo pipefail
 
 BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 ROUNDS=${2:-8}
+[ "${CLIENTS:-2}" -ge 2 ] || die "CLIENTS is at least 2: one holds locks, another one tries to get them"
+mapfile -t CLIENT < <(seq -f 'client%g' "${CLIENTS:-2}")
 [ -x "$(dirname "$BIN")/strongroom-bucket" ] || die "there is no strongroom-bucket beside $BIN: run make build"
 SEED=${SEED:-$RANDOM}
 RANDOM=$SEED
@@ -41,7 +44,7 @@ cleanup() {
     for name in "${!PID[@]}"; do
         kill -CONT "${PID[$name]}" 2>/dev/null || true
     done
-    for name in one two; do
+    for name in "${CLIENT[@]}"; do
         mountpoint -q "$WORK/$name" && { umount -l "$WORK/$name" 2>/dev/null || fusermount3 -uz "$WORK/$name" || true; }
     done
     for name in "${!PID[@]}"; do
@@ -220,7 +223,7 @@ for lock in (lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda: f
         pass
 sys.exit({0: 1, 2: 0}.get(taken, f"{taken} of two locks"))
 RIVAL
-# How long the longest call took from a moment on, once each client has done one that began after now: the longer of both.
+# How long the longest call took from a moment on, once each client has done one that began after now: the longest of all.
 cat >"$WORK/continued.py" <<'EOF'
 import sys, time
 moment, journals = float(sys.argv[1]), sys.argv[2:]
@@ -239,18 +242,25 @@ for journal in journals:
     longest = max(longest, max(done - max(began, moment) for began, done in calls if done >= moment))
 print(f"{longest:.2f}")
 EOF
-WRITERS=()
-for client in one two; do
+WRITERS=() JOURNALS=()
+for client in "${CLIENT[@]}"; do
     mkdir "$WORK/$client"
     mount_client $client
     touch "$WORK/$client.journal"
+    JOURNALS+=("$WORK/$client.journal")
     python3 "$WORK/writer.py" "$WORK/$client" "$WORK/$client.journal" "$WORK/stop" "$SEED$client" >>"$WORK/writer.log" 2>&1 &
     WRITERS+=($!)
 done
-until_ok 30 bash -c 'test -s "$0/one.journal" && test -s "$0/two.journal"' "$WORK" || die "the writers do not begin"
+have_begun() {
+    local journal
+    for journal in "${JOURNALS[@]}"; do
+        [ -s "$journal" ] || return 1
+    done
+}
+until_ok 30 have_begun || die "the writers do not begin"
 grep -q '127.0.0.1:.*,127.0.0.1:' /proc/mounts || die "the mount's source does not name both servers"
 
-python3 "$WORK/holder.py" "$WORK/one/locked" "$WORK/stop" 2>>"$WORK/holder.log" &
+python3 "$WORK/holder.py" "$WORK/${CLIENT[0]}/locked" "$WORK/stop" 2>>"$WORK/holder.log" &
 HOLDER=$!
 until_ok 30 test -e "$WORK/stop.held" || die "the locks are not to be had"
 
@@ -276,9 +286,9 @@ for round in $(seq "$ROUNDS"); do
         ;;
     esac
     [[ $kind = disk || $kind = node ]] || until_ok 20 serves $OTHER || die "round $round, $kind: the standby does not serve"
-    took=$(python3 "$WORK/continued.py" "$began" "$WORK/one.journal" "$WORK/two.journal") || die "round $round, $kind: calls do not go on"
+    took=$(python3 "$WORK/continued.py" "$began" "${JOURNALS[@]}") || die "round $round, $kind: calls do not go on"
     rival=0
-    python3 "$WORK/rival.py" "$WORK/two/locked" 2>>"$WORK/holder.log" || rival=$?
+    python3 "$WORK/rival.py" "$WORK/${CLIENT[1]}/locked" 2>>"$WORK/holder.log" || rival=$?
     [ $rival -eq 1 ] && kill -0 $HOLDER || die "round $round, $kind: the locks were lost: $(cat "$WORK/holder.log")"
     case $kind in
     kill)
@@ -299,24 +309,25 @@ WRITERS=()
 FAILED=0
 wait $HOLDER || { say "the holder of the locks failed: $(cat "$WORK/holder.log")"; FAILED=1; }
 HOLDER=
-python3 "$WORK/rival.py" "$WORK/two/locked" || { say "released locks are not free"; FAILED=1; }
-for journal in one two; do
-    for client in one two; do
+python3 "$WORK/rival.py" "$WORK/${CLIENT[1]}/locked" || { say "released locks are not free"; FAILED=1; }
+for journal in "${CLIENT[@]}"; do
+    for client in "${CLIENT[@]}"; do
         found=$(python3 "$WORK/judge.py" "$WORK/$client" "$WORK/$journal.journal") || FAILED=1
         say "$journal's files through $client: $found"
     done
 done
-"$BIN" umount "$WORK/one"
-"$BIN" umount "$WORK/two"
+for client in "${CLIENT[@]}"; do
+    "$BIN" umount "$WORK/$client"
+done
 for server in a b; do
     kill -TERM "${PID[$server]}"
     wait "${PID[$server]}" || { say "server $server does not end well"; FAILED=1; }
 done
 start_metadata b
 until_ok 30 serves b || die "after the end of both, none serves"
-mount_client one
-for journal in one two; do
-    found=$(python3 "$WORK/judge.py" "$WORK/one" "$WORK/$journal.journal") || FAILED=1
+mount_client "${CLIENT[0]}"
+for journal in "${CLIENT[@]}"; do
+    found=$(python3 "$WORK/judge.py" "$WORK/${CLIENT[0]}" "$WORK/$journal.journal") || FAILED=1
     say "$journal's files after a restart: $found"
 done
 for kind in "${KINDS[@]}" .; do
