@@ -266,10 +266,12 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             }
             outcome(match request {
                 Request::Backup { target } => backup(&room, state, target, stream, &report),
-                request if let Some(asked) = sending::asked(request) => asked
-                    .map_err(|e| Error::room(&state.dir, e))
-                    .and_then(|asked| send(&room, state, &asked, stream, &report)),
-                request => work::carry_out(&state.dir, &room, request, &report),
+                request => match sending::asked(request) {
+                    Some(asked) => asked
+                        .map_err(|e| Error::room(&state.dir, e))
+                        .and_then(|asked| send(&room, state, &asked, stream, &report)),
+                    None => work::carry_out(&state.dir, &room, request, &report),
+                },
             })
         }
     }

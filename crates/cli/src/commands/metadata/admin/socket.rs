@@ -207,15 +207,17 @@ fn snapshots(
         let change = change.to_owned();
         server.change_snapshots(Some(Admin::SnapshotsChanged { change }), work)
     };
+    if let Some(asked) = sending::asked(request) {
+        let asked = asked.map_err(|e| Error::room(room, e))?;
+        let line = |step| encode_line(&Reply::Step(step)).to_vec();
+        let sent = server.send_snapshot(|open, go_on| {
+            let progress = |done, total| go_on() && report(done, total);
+            sending::send((room, open), &asked, stream, line, &|| !go_on(), &progress)
+        });
+        let reply = sent.map_err(|e| refused(room, e))??;
+        return Ok(Reply::Snapshots(Box::new(reply)));
+    }
     let done = match request {
-        request if let Some(asked) = sending::asked(request) => {
-            let asked = asked.map_err(|e| Error::room(room, e))?;
-            let line = |step| encode_line(&Reply::Step(step)).to_vec();
-            server.send_snapshot(|open, go_on| {
-                let progress = |done, total| go_on() && report(done, total);
-                sending::send((room, open), &asked, stream, line, &|| !go_on(), &progress)
-            })
-        }
         R::Snapshots {}
         | R::SnapshotOfMoment { .. }
         | R::Info {}
