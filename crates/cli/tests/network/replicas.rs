@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Shape, synced};
 use super::common::{can_mount, is_root, listing, make_tree, noise};
+use super::process::until;
 
 const LARGE: usize = 3_000_000;
 
@@ -25,6 +28,33 @@ fn in_replica(cluster: &Cluster, path: &str) -> Vec<u8> {
     let found = cluster.command("server", &args).output().unwrap();
     assert!(found.status.success(), "{found:?}");
     found.stdout
+}
+
+/// Bytes of what a transfer has brought.
+fn come(cluster: &Cluster) -> u64 {
+    let parts = fs::read_dir(cluster.path("copy/incoming"))
+        .into_iter()
+        .flatten();
+    let parts = parts.filter_map(|part| part.ok()?.metadata().ok());
+    parts.map(|part| part.blocks() * 512).sum()
+}
+
+/// Begins a transfer that would take a minute, or goes on with it; a part of it has come.
+fn begin_slowly(cluster: &Cluster) -> Child {
+    let before = come(cluster);
+    let slow = ["replicate", "room", "copy", "--limit", "400KiB"];
+    let mut slow = cluster.command("server", &slow);
+    let slow = slow.stderr(Stdio::piped()).spawn().unwrap();
+    until("a part has come", || come(cluster) > before + 100_000);
+    slow
+}
+
+/// It says why it ended.
+fn assert_stopped(mut command: Child) {
+    assert_eq!(command.wait().unwrap().code(), Some(1));
+    let mut why = String::new();
+    command.stderr.unwrap().read_to_string(&mut why).unwrap();
+    assert!(why.starts_with("strongroom: "), "{why}");
 }
 
 #[test]
@@ -59,32 +89,24 @@ fn a_shared_room_is_replicated_while_it_is_served() {
         writer.join().unwrap();
     });
 
-    // The server dies in the middle of a transfer, and another one goes on with it.
-    synced(&one.join("later"), &noise(LARGE, 2));
-    let slow = ["replicate", "room", "copy", "--limit", "400KiB"];
-    let mut slow = cluster
-        .command("server", &slow)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    super::process::until("a part has come", || {
-        let parts = fs::read_dir(cluster.path("copy/incoming"));
-        parts.is_ok_and(|mut parts| {
-            parts.any(|part| {
-                part.unwrap()
-                    .metadata()
-                    .is_ok_and(|part| part.len() > 500_000)
-            })
-        })
-    });
+    // The server dies in the middle of a transfer, or ends in an orderly way. The next one goes on with it.
+    let later = noise(24_000_000, 2);
+    synced(&one.join("later"), &later);
+    let slow = begin_slowly(&cluster);
     cluster.kill_server();
-    assert_eq!(slow.wait().unwrap().code(), Some(1));
-    let mut why = String::new();
-    slow.stderr.unwrap().read_to_string(&mut why).unwrap();
-    assert!(why.starts_with("strongroom: "), "{why}");
+    assert_stopped(slow);
+    cluster.start_server();
+    let slow = begin_slowly(&cluster);
+    let began = Instant::now();
+    cluster.stop_server();
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it waited for the transfer"
+    );
+    assert_stopped(slow);
     cluster.start_server();
     replicate(&cluster);
-    assert!(in_replica(&cluster, "later") == noise(LARGE, 2));
+    assert!(in_replica(&cluster, "later") == later);
 
     // A stream in a file, and what refuses one.
     cluster.ok(&["snapshot", "create", "room", "monday"]);

@@ -106,7 +106,7 @@ fn status(server: &MetadataServer) -> Status {
 /// The server that is asked; `None`: it stops, and nobody is answered any more.
 type Asked = Arc<Mutex<Option<Arc<MetadataServer>>>>;
 
-/// Whether work goes on that has not changed anything yet.
+/// Whether work goes on that has not changed anything yet. The server ends only when nobody works on it any more.
 fn is_wanted(asked: &Asked) -> bool {
     let server = asked.lock().unwrap_or_else(PoisonError::into_inner);
     server.is_some()
@@ -159,10 +159,16 @@ impl Drop for Socket {
     }
 }
 
-/// Reports progress to who waits; false where nobody does any more.
-fn reporting(stream: &UnixStream) -> impl Fn(u64, u64) -> bool + Sync {
+/// Reports progress to who waits; false where nobody does any more, or the server stops.
+fn reporting<'a>(
+    stream: &'a UnixStream,
+    asked: &'a Asked,
+) -> impl Fn(u64, u64) -> bool + Sync + use<'a> {
     let last = Mutex::new(None);
     move |done, total| {
+        if !is_wanted(asked) {
+            return false;
+        }
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some_and(|at: Instant| at.elapsed() < PROGRESS_INTERVAL) {
             return true;
@@ -180,11 +186,13 @@ fn backup(
     room: &Path,
     target: &str,
     stream: &UnixStream,
+    asked: &Asked,
 ) -> Result<Reply> {
     let target = path_from_hex(target)?;
     let storage = Brokered::new(stream, |step| encode_line(&Reply::Step(step)).to_vec())
         .map_err(|e| Error::failed(format!("admin socket: {e}")))?;
-    let report = server.backup(Arc::new(storage), &target, &reporting(stream));
+    let progress = reporting(stream, asked);
+    let report = server.backup(Arc::new(storage), &target, &progress);
     Ok(Reply::Backup(match report {
         Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e)),
         other => work::backup_reply(other.map_err(|e| refused(room, e))?),
@@ -197,9 +205,10 @@ fn snapshots(
     room: &Path,
     request: &control::Request,
     stream: &UnixStream,
+    asked: &Asked,
 ) -> Result<Reply> {
     use control::Request as R;
-    let report = reporting(stream);
+    let report = reporting(stream, asked);
     // It keeps the room open, which is to be closed when the server stops.
     let progress = |done, total| server.is_serving() && report(done, total);
     let work = |open: &room::Room| work::carry_out(room, open, request, &progress);
@@ -207,12 +216,13 @@ fn snapshots(
         let change = change.to_owned();
         server.change_snapshots(Some(Admin::SnapshotsChanged { change }), work)
     };
-    if let Some(asked) = sending::asked(request) {
-        let asked = asked.map_err(|e| Error::room(room, e))?;
+    if let Some(request) = sending::asked(request) {
+        let request = request.map_err(|e| Error::room(room, e))?;
         let line = |step| encode_line(&Reply::Step(step)).to_vec();
         let sent = server.send_snapshot(|open, go_on| {
+            let stops = || !go_on() || !is_wanted(asked);
             let progress = |done, total| go_on() && report(done, total);
-            sending::send((room, open), &asked, stream, line, &|| !go_on(), &progress)
+            sending::send((room, open), &request, stream, line, &stops, &progress)
         });
         let reply = sent.map_err(|e| refused(room, e))??;
         return Ok(Reply::Snapshots(Box::new(reply)));
@@ -265,22 +275,21 @@ fn answer(stream: &UnixStream, room: &Path, asked: &Asked) -> std::io::Result<()
     let server = asked.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let reply = match (serde_json::from_slice(&request), server) {
         (Ok(Request::Backup { target }), Some(server)) => {
-            let room = room.to_owned();
+            let (room, asked) = (room.to_owned(), asked.clone());
             return answer_later("backup", stream, move |stream| {
-                backup(&server, &room, &target, stream)
+                backup(&server, &room, &target, stream, &asked)
             });
         }
         (Ok(Request::Snapshots { request }), Some(server)) => {
-            let room = room.to_owned();
+            let (room, asked) = (room.to_owned(), asked.clone());
             return answer_later("snapshots", stream, move |stream| {
-                snapshots(&server, &room, &request, stream)
+                snapshots(&server, &room, &request, stream, &asked)
             });
         }
         (Ok(Request::PutBack(what)), Some(server)) => {
             let (room, asked) = (room.to_owned(), asked.clone());
             return answer_later("restore", stream, move |stream| {
-                let report = reporting(stream);
-                let progress = |done, total| is_wanted(&asked) && report(done, total);
+                let progress = reporting(stream, &asked);
                 restores::put_back(&server, &room, &what, &progress).map(Reply::Restored)
             });
         }
