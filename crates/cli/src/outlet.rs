@@ -76,7 +76,7 @@ mod tests {
         assert!(all == many);
         stop.store(true, Ordering::Relaxed);
         let stopped = out.write_all(&many).unwrap_err();
-        assert!(stopped.to_string().contains("unmounted"), "{stopped}");
+        assert!(stopped.to_string().contains("being closed"), "{stopped}");
         drop(read);
         let gone = out.write_all(&many).unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::BrokenPipe);
