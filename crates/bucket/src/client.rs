@@ -111,8 +111,8 @@ struct Inner {
     counters: Counters,
     permits: Semaphore,
     workers: Workers,
-    /// Without threads: who waits for a task carries it out.
-    waiting: Workers,
+    /// Without threads, where the log's commits are carried out by who waits for them.
+    waiting: Option<Workers>,
 }
 
 impl Client {
@@ -127,9 +127,13 @@ impl Client {
             .thread_name("bucket")
             .enable_all()
             .build()?;
-        let waiting = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let waiting = match &log {
+            Some(log) if log.is_driven_by_waiter() => {
+                let mut builder = tokio::runtime::Builder::new_current_thread();
+                Some(Workers(Some(builder.enable_all().build()?)))
+            }
+            _ => None,
+        };
         let prefix = prefix.trim_matches('/');
         let inner = Inner {
             log: log.unwrap_or_else(|| Arc::new(InStore(store.clone()))),
@@ -142,7 +146,7 @@ impl Client {
             counters: Counters::default(),
             permits: Semaphore::new(IN_FLIGHT),
             workers: Workers(Some(runtime)),
-            waiting: Workers(Some(waiting)),
+            waiting,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -188,10 +192,10 @@ impl Client {
             .map_err(|_| io::Error::other("a request to the object store was abandoned"))
     }
 
-    /// Carries a task out, from any thread that may wait. It shares no connections with those of [`spawn`](Self::spawn) and
-    /// [`wait`](Self::wait): while nobody waits here, nothing is received.
-    pub(crate) fn carry_out<T>(&self, task: impl Future<Output = T>) -> T {
-        self.inner.waiting.runtime().block_on(task)
+    /// What threads that may wait carry the log's commits out on, where it allows that. It shares no connections with the tasks of
+    /// [`spawn`](Self::spawn) and [`wait`](Self::wait): while nobody waits here, nothing is received.
+    pub(crate) fn waiting(&self) -> Option<&Runtime> {
+        self.inner.waiting.as_ref().map(Workers::runtime)
     }
 
     fn path(&self, name: &str) -> Path {

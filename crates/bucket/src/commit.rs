@@ -378,9 +378,8 @@ impl Committer {
                         len: bytes.len(),
                         stored: from,
                         size: self.manifest.objects[&name].size,
-                        before: None,
                     };
-                    shared.objects.fill(&[wanted], &mut bytes)?;
+                    shared.objects.fill(&[wanted], &mut bytes, |_, _| None)?;
                     bytes.into()
                 }
             };

@@ -38,8 +38,8 @@ impl Client {
 
     /// The same, for a thread that may wait. Where the log allows it that thread carries it out: nothing is handed from one to another.
     pub(crate) fn create_commit_now(&self, number: u64, parts: Vec<Bytes>) -> io::Result<Created> {
-        if self.log().is_driven_by_waiter() && !self.is_too_long(&parts) {
-            return self.carry_out(self.create_commit(number, parts));
+        if let Some(runtime) = self.waiting().filter(|_| !self.is_too_long(&parts)) {
+            return runtime.block_on(self.create_commit(number, parts));
         }
         let client = self.clone();
         self.wait(async move { client.create_commit(number, parts).await })?

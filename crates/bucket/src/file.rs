@@ -76,8 +76,6 @@ pub(crate) struct Wanted {
     pub(crate) len: usize,
     pub(crate) stored: Stored,
     pub(crate) size: u64,
-    /// The object with what comes right before this one in the file, and where its last byte is.
-    pub(crate) before: Option<Stored>,
 }
 
 /// Bytes in memory, and their place in the file.
@@ -117,15 +115,6 @@ struct State {
 }
 
 impl State {
-    /// What an object has right before a place of the file.
-    fn before(&self, place: Option<u64>) -> Option<Stored> {
-        let last = place?.checked_sub(1)?;
-        match self.pieces.within(last, last + 1).pop()?.source {
-            Place::Stored { stored, .. } => Some(stored),
-            _ => None,
-        }
-    }
-
     fn replace(&mut self, offset: u64, len: u64, place: Option<Place>) {
         let removed = match place {
             Some(place) => {
@@ -222,12 +211,20 @@ impl File {
                     len,
                     stored: *stored,
                     size: *size,
-                    before: state.before(piece.offset.checked_sub(stored.at)),
                 }),
             }
         }
         buf[filled..].fill(0);
         Ok(wanted)
+    }
+
+    /// The last byte before a place of the file, where an object has it.
+    pub(crate) fn before(&self, place: u64) -> Option<Stored> {
+        let last = place.checked_sub(1)?;
+        match self.state.lock().pieces.within(last, place).pop()?.source {
+            Place::Stored { stored, .. } => Some(stored),
+            _ => None,
+        }
     }
 
     /// Pieces of a range that are in objects.

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use crate::cache::{CHUNK, Cache, Key};
 use crate::client::Client;
 use crate::file::Wanted;
+use crate::manifest::Stored;
 use crate::names::ObjectName;
 
 /// Requests that one read makes at once.
@@ -38,8 +39,6 @@ struct Part {
     at: usize,
     to: usize,
     len: usize,
-    /// The chunk of another object that comes right before this object's in the file.
-    before: Option<Key>,
 }
 
 fn parts(wanted: &[Wanted]) -> Vec<Part> {
@@ -49,10 +48,8 @@ fn parts(wanted: &[Wanted]) -> Vec<Part> {
         len,
         stored,
         size,
-        before,
     } in wanted
     {
-        let before = before.map(|before| (before.object, before.at / CHUNK));
         let (mut at, mut to, end) = (stored.at, *to, to + len);
         while to < end {
             let in_chunk = (at % CHUNK) as usize;
@@ -63,7 +60,6 @@ fn parts(wanted: &[Wanted]) -> Vec<Part> {
                 at: in_chunk,
                 to,
                 len,
-                before,
             });
             at += len as u64;
             to += len;
@@ -113,8 +109,14 @@ impl Drop for Fetching<'_> {
 }
 
 impl Objects {
-    /// Fills the buffer where it is wanted. `NotFound`: an object is gone.
-    pub(crate) fn fill(&self, wanted: &[Wanted], buf: &mut [u8]) -> io::Result<()> {
+    /// Fills the buffer where it is wanted. `before`: the last byte in the file before an object whose byte at the second place comes to the first
+    /// one in the buffer. `NotFound`: an object is gone.
+    pub(crate) fn fill(
+        &self,
+        wanted: &[Wanted],
+        buf: &mut [u8],
+        before: impl Fn(usize, u64) -> Option<Stored>,
+    ) -> io::Result<()> {
         let mut left = parts(wanted);
         loop {
             left.retain(|part| {
@@ -129,7 +131,10 @@ impl Objects {
             }
             let mut keys: Vec<Key> = left.iter().map(|part| part.key).collect();
             keys.dedup();
-            let next = left.last().map_or_else(Vec::new, |part| self.next_of(part));
+            let next = left.last().map_or_else(Vec::new, |part| {
+                let before = before(part.to, part.key.1 * CHUNK + part.at as u64);
+                self.next_of(part, before)
+            });
             let mine = Fetching(&self.cache, self.cache.missing_and(&keys, &next));
             let sized = mine.1.iter().map(|key| {
                 let part = left.iter().find(|part| part.key.0 == key.0);
@@ -149,11 +154,11 @@ impl Objects {
         }
     }
 
-    /// The chunks after a part that are worth fetching with it.
-    fn next_of(&self, part: &Part) -> Vec<Key> {
+    /// The chunks after a part that are worth fetching with it. `before`: the last byte in the file before its object.
+    fn next_of(&self, part: &Part, before: Option<Stored>) -> Vec<Key> {
         let (object, chunk) = part.key;
-        let most = 2 * AHEAD as usize;
-        let ahead = self.cache.before(&part.key, part.before, most) / 2;
+        let earlier = before.map(|last| (last.object, last.at / CHUNK));
+        let ahead = self.cache.before(&part.key, earlier, 2 * AHEAD as usize) / 2;
         let end = (chunk + 1 + ahead).min(part.size.div_ceil(CHUNK));
         (chunk + 1..end).map(|next| (object, next)).collect()
     }

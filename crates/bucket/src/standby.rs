@@ -208,7 +208,6 @@ impl Standby {
                     .objects
                     .get(&piece.source.object)
                     .map_or(0, |object| object.size),
-                before: None,
             })
             .collect();
         let (objects, is_warming) = (self.objects.clone(), self.is_warming.clone());

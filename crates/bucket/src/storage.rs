@@ -489,7 +489,8 @@ impl StorageFile for Handle {
             if wanted.is_empty() {
                 return Ok(());
             }
-            match self.shared.objects.fill(&wanted, buf) {
+            let before = |to: usize, at| self.file.before((offset + to as u64).checked_sub(at)?);
+            match self.shared.objects.fill(&wanted, buf, before) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && tried < TRIES => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     let why = "; a room that is read while another machine writes to it has to be opened again in time";
@@ -557,7 +558,6 @@ impl StorageFile for Handle {
                     len: len as usize,
                     stored,
                     size,
-                    before: None,
                 })
                 .collect();
             shared.objects.warm(&wanted);
