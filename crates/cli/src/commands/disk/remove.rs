@@ -78,9 +78,7 @@ fn wait(args: &Args, global: &Global, total: u64) -> Result<()> {
     let mut reported: Option<String> = None;
     let outcome = loop {
         let asked = match address(&args.room)? {
-            Some(server) => {
-                remote::disks(server.clone(), &args.open).map(|rows| Some(Reply::Disks(rows)))
-            }
+            Some(server) => remote::disks(&server, &args.open).map(|rows| Some(Reply::Disks(rows))),
             None => admin::ask_running(&args.room, &Request::Disks {}),
         };
         let disks = match asked {

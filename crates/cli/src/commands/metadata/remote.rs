@@ -24,7 +24,7 @@ pub(crate) struct Administered {
 
 impl Administered {
     /// Reads the identity that is given.
-    pub(crate) fn find(address: String, open: &OpenArgs) -> Result<Self> {
+    pub(crate) fn find(address: &str, open: &OpenArgs) -> Result<Self> {
         let Some(file) = open.credential.identity.clone() else {
             return Err(Error::usage(format!(
                 "strongroom://{address}/: say with --identity whose administrator you are"
@@ -35,7 +35,7 @@ impl Administered {
         let identity =
             Identity::parse(given.secret.0.expose()).map_err(|e| not_accepted(&file, &e))?;
         Ok(Self {
-            address,
+            address: address.to_owned(),
             identity,
             file,
         })
@@ -64,7 +64,7 @@ fn not_accepted(identity: &Path, why: &dyn Display) -> Error {
 }
 
 /// Asks the server at an address, as the administrator whose identity is given.
-pub(super) fn ask(address: String, open: &OpenArgs, request: Request) -> Result<Reply> {
+pub(super) fn ask(address: &str, open: &OpenArgs, request: Request) -> Result<Reply> {
     let request = match request {
         Request::Users {} => admin::Request::Users,
         Request::RemoveUser { name } => admin::Request::RemoveUser { name },
@@ -93,7 +93,7 @@ pub(super) fn ask(address: String, open: &OpenArgs, request: Request) -> Result<
 }
 
 /// The disks of a server, for a wait.
-pub(crate) fn disks(address: String, open: &OpenArgs) -> Result<Vec<DiskRow>> {
+pub(crate) fn disks(address: &str, open: &OpenArgs) -> Result<Vec<DiskRow>> {
     match ask(address, open, Request::Disks {})? {
         Reply::Disks(rows) => Ok(rows),
         _ => Err(unexpected()),

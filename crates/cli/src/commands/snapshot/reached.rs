@@ -69,13 +69,7 @@ impl Reached {
             Self::Remote(server) => return server.run(request),
             Self::Served(dir) => dir,
         };
-        let asked = admin::Request::Snapshots {
-            request: Box::new(request.clone()),
-        };
-        match ask(dir, &asked, progress, &mut no_directory)? {
-            admin::Reply::Snapshots(reply) => Ok(*reply),
-            _ => Err(admin::unexpected()),
-        }
+        ask_of_snapshots(dir, request.clone(), progress, &mut no_directory)
     }
 
     /// Writes a snapshot as a stream. As [`work::send`](crate::work::send).
@@ -90,16 +84,10 @@ impl Reached {
             Self::Remote(server) => return Err(server.refusal()),
             Self::Served(dir) => dir,
         };
-        let asked = admin::Request::Snapshots {
-            request: Box::new(sending::asking(request)),
-        };
         let ask_server = |broker| {
             let mut broker = Some(broker);
             let mut once = || broker.take().ok_or_else(admin::unexpected);
-            match ask(dir, &asked, progress, &mut once)? {
-                admin::Reply::Snapshots(reply) => Ok(*reply),
-                _ => Err(admin::unexpected()),
-            }
+            ask_of_snapshots(dir, sending::asking(request), progress, &mut once)
         };
         let scratch = sending::scratch(request)?;
         match sending::receive(dir, scratch.dir(), out, ask_server)? {
@@ -155,6 +143,25 @@ fn ask(
             dir.display()
         ))
     })
+}
+
+/// Has the metadata server carry out a request about snapshots.
+fn ask_of_snapshots(
+    dir: &Path,
+    request: Request,
+    progress: Progress<'_>,
+    directory: &mut dyn FnMut() -> Result<Broker>,
+) -> Result<Reply> {
+    let request = Box::new(request);
+    match ask(
+        dir,
+        &admin::Request::Snapshots { request },
+        progress,
+        directory,
+    )? {
+        admin::Reply::Snapshots(reply) => Ok(*reply),
+        _ => Err(admin::unexpected()),
+    }
 }
 
 /// Has the metadata server put something back.

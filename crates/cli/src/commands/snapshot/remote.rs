@@ -28,7 +28,7 @@ impl Remote {
         };
         Ok(Some(Self {
             name: name.to_owned(),
-            server: Administered::find(address, open)?,
+            server: Administered::find(&address, open)?,
         }))
     }
 

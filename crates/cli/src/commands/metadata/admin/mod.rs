@@ -52,7 +52,7 @@ const SNAPSHOTS_TIME: Duration = Duration::from_secs(600);
 /// Has a request carried out, by the running server or here.
 pub(crate) fn ask(room: &Path, open: &OpenArgs, request: Request) -> Result<Reply> {
     if let Some(address) = remote::address(room)? {
-        return super::remote::ask(address, open, request);
+        return super::remote::ask(&address, open, request);
     }
     must_be_room(room)?;
     if let Some(reply) = ask_running(room, &request)? {

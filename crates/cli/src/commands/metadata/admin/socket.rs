@@ -160,10 +160,7 @@ impl Drop for Socket {
 }
 
 /// Reports progress to who waits; false where nobody does any more, or the server stops.
-fn reporting<'a>(
-    stream: &'a UnixStream,
-    asked: &'a Asked,
-) -> impl Fn(u64, u64) -> bool + Sync + use<'a> {
+fn reporting(stream: &UnixStream, asked: &Asked) -> impl Fn(u64, u64) -> bool + Sync {
     let last = Mutex::new(None);
     move |done, total| {
         if !is_wanted(asked) {
