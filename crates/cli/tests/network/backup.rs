@@ -1,12 +1,11 @@
 //! A shared room is backed up by its metadata server while clients work, and restored without any server.
 
-use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Shape, synced};
 use super::common::{can_mount, is_root, listing, make_tree, noise};
+use super::copies::{assert_restores, beside_a_writer, check, in_copy, lose_all};
 
 /// What failed: "a backup of a room on network disks: copy its files through a mount", although the docs said to back it up.
 #[test]
@@ -18,36 +17,16 @@ fn a_shared_room_is_backed_up_while_it_is_served() {
     let (one, other) = (cluster.mountpoint(0), cluster.mountpoint(1));
     make_tree(&one.join("tree"));
     synced(&one.join("early"), &noise(3_000_000, 1));
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            // Each round adds blocks to segments that the backup has copied already.
-            let mut round = 0;
-            while !stop.load(Ordering::Relaxed) {
-                synced(
-                    &other.join(format!("w{}", round % 20)),
-                    &noise(50_000 + round, round as u64),
-                );
-                round += 1;
-            }
-        });
+    beside_a_writer(&other, || {
         for round in 0..4_u64 {
             let name = format!("before{round}");
             let bytes = noise(200_000, 100 + round);
             synced(&one.join(&name), &bytes);
             cluster.ok(&["backup", "room", "copy"]);
-            let args = ["cat", &format!("copy:/{name}"), "--passphrase-file", "pass"];
             // As a room of its own, with its data in its directory.
-            let found = cluster.command("server", &args).output().unwrap();
-            assert!(
-                found.stdout == bytes,
-                "round {round}: {}",
-                String::from_utf8_lossy(&found.stderr)
-            );
-            cluster.ok(&["check", "copy", "--read-data", "--passphrase-file", "pass"]);
+            assert!(in_copy(&cluster, &name) == bytes, "round {round}");
+            check(&cluster, "copy");
         }
-        stop.store(true, Ordering::Relaxed);
-        writer.join().unwrap();
     });
     rustix::fs::sync();
     let wanted = listing(&one);
@@ -63,18 +42,6 @@ fn a_shared_room_is_backed_up_while_it_is_served() {
         assert!(Instant::now() < long, "no backup keeps a segment");
         thread::sleep(Duration::from_secs(1));
     }
-    for client in 0..2 {
-        cluster.stop_client(client);
-    }
-    cluster.stop_server();
-    for disk in 0..2 {
-        cluster.kill_disk(disk);
-    }
-    // The disks are lost, and the metadata server's machine with them.
-    cluster.ok(&["restore", "copy", "restored", "--passphrase-file", "pass"]);
-    fs::create_dir(cluster.path("again")).unwrap();
-    cluster.ok(&["mount", "restored", "again", "--passphrase-file", "pass"]);
-    let found = listing(&cluster.path("again"));
-    cluster.ok(&["umount", "again"]);
-    assert_eq!(found, wanted);
+    lose_all(&mut cluster);
+    assert_restores(&cluster, &wanted);
 }

@@ -14,6 +14,7 @@ mod buckets;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod cuts;
 mod kills;
 mod limits;

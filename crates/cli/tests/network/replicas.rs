@@ -4,12 +4,11 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Shape, synced};
 use super::common::{can_mount, is_root, listing, make_tree, noise};
+use super::copies::{assert_restores, beside_a_writer, check, in_copy, lose_all};
 use super::process::until;
 
 const LARGE: usize = 3_000_000;
@@ -19,15 +18,6 @@ fn replicate(cluster: &Cluster) -> u64 {
     let report = cluster.ok(&["replicate", "room", "copy", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     report["sent"].as_u64().unwrap()
-}
-
-/// What a file is in the replica. Nothing but the passphrase is needed.
-fn in_replica(cluster: &Cluster, path: &str) -> Vec<u8> {
-    let place = format!("copy:/{path}");
-    let args = ["cat", &place, "--passphrase-file", "pass"];
-    let found = cluster.command("server", &args).output().unwrap();
-    assert!(found.status.success(), "{found:?}");
-    found.stdout
 }
 
 /// Bytes of what a transfer has brought.
@@ -67,26 +57,15 @@ fn a_shared_room_is_replicated_while_it_is_served() {
     make_tree(&one.join("tree"));
     synced(&one.join("large"), &noise(LARGE, 1));
     assert!(replicate(&cluster) > LARGE as u64);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let mut round = 0;
-            while !stop.load(Ordering::Relaxed) {
-                let bytes = noise(50_000 + round, round as u64);
-                synced(&other.join(format!("w{}", round % 20)), &bytes);
-                round += 1;
-            }
-        });
+    beside_a_writer(&other, || {
         for round in 0..4_u64 {
             let name = format!("before{round}");
             let bytes = noise(200_000, 100 + round);
             synced(&one.join(&name), &bytes);
             replicate(&cluster);
-            assert!(in_replica(&cluster, &name) == bytes, "round {round}");
-            cluster.ok(&["check", "copy", "--read-data", "--passphrase-file", "pass"]);
+            assert!(in_copy(&cluster, &name) == bytes, "round {round}");
+            check(&cluster, "copy");
         }
-        stop.store(true, Ordering::Relaxed);
-        writer.join().unwrap();
     });
 
     // The server dies in the middle of a transfer, or ends in an orderly way. The next one goes on with it.
@@ -106,19 +85,13 @@ fn a_shared_room_is_replicated_while_it_is_served() {
     assert_stopped(slow);
     cluster.start_server();
     replicate(&cluster);
-    assert!(in_replica(&cluster, "later") == later);
+    assert!(in_copy(&cluster, "later") == later);
 
     // A stream in a file, and what refuses one.
     cluster.ok(&["snapshot", "create", "room", "monday"]);
     cluster.ok(&["send", "room@monday", "--to", "monday.stream"]);
     cluster.ok(&["receive", "second", "--from", "monday.stream"]);
-    cluster.ok(&[
-        "check",
-        "second",
-        "--read-data",
-        "--passphrase-file",
-        "pass",
-    ]);
+    check(&cluster, "second");
     let missing = ["send", "room@sunday", "--to", "sunday.stream"];
     let missing = cluster.command("server", &missing).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
@@ -138,21 +111,10 @@ fn a_shared_room_is_replicated_while_it_is_served() {
     ]);
     let sent = cluster.ok(&["audit", "show", "audit", "--event", "snapshot-sent"]);
     assert!(sent.lines().count() >= 7, "{sent}");
-    for client in 0..2 {
-        cluster.stop_client(client);
-    }
-    cluster.stop_server();
+    lose_all(&mut cluster);
     // Only a server that serves has the disks.
     let unserved = ["replicate", "room", "copy", "--passphrase-file", "pass"];
     let unserved = cluster.command("server", &unserved).output().unwrap();
     assert_eq!(unserved.status.code(), Some(1), "{unserved:?}");
-    for disk in 0..2 {
-        cluster.kill_disk(disk);
-    }
-    cluster.ok(&["restore", "copy", "restored", "--passphrase-file", "pass"]);
-    fs::create_dir(cluster.path("again")).unwrap();
-    cluster.ok(&["mount", "restored", "again", "--passphrase-file", "pass"]);
-    let found = listing(&cluster.path("again"));
-    cluster.ok(&["umount", "again"]);
-    assert_eq!(found, wanted);
+    assert_restores(&cluster, &wanted);
 }
