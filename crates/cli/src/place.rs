@@ -103,7 +103,9 @@ fn is_whole_room(dir: &Path) -> bool {
 
 /// Whether a directory looks like a room: it has a copy of the header.
 pub(crate) fn is_room(dir: &Path) -> bool {
-    is_proxy(dir) || dir.join("header.json").exists() || dir.join("header.backup.json").exists()
+    // The last one is of a replica whose first transfer was killed when it was complete.
+    let names = ["header.json", "header.backup.json", "incoming.done"];
+    is_proxy(dir) || names.iter().any(|name| dir.join(name).exists())
 }
 
 /// Refuses a directory that is no room, with the next step.

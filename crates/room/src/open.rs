@@ -194,17 +194,16 @@ fn open_as(
     credential: &Credential,
     options: OpenOptions,
 ) -> Result<Parts> {
-    let names = storage.list("")?;
-    let has = |name: &str| names.iter().any(|found| found == name);
-    if !has(header::HEADER) && !has(header::BACKUP) && !has(CATALOG) {
+    let is_replica = replica::is_replica(&*storage)?;
+    if !is_replica && !has_any(&*storage, &[header::HEADER, header::BACKUP, CATALOG])? {
         return Err(Error::NotARoom(dir));
     }
     let lock = Arc::new(RoomLock::take(&*storage, options.read_only)?);
-    let is_replica = replica::is_replica(&*storage)?;
-    if is_replica {
-        prepare_replica(&*storage, role, options.read_only)?;
-    }
-    if !has(CATALOG) && !has(NEW_CATALOG) {
+    let storage = match is_replica {
+        true => prepare_replica(storage, role, options.read_only)?,
+        false => storage,
+    };
+    if !has_any(&*storage, &[CATALOG, NEW_CATALOG])? {
         return Err(Error::Damaged(format!("{CATALOG} is missing")));
     }
     let known = options.known_key.as_ref();
@@ -239,20 +238,35 @@ fn open_as(
     Ok(parts)
 }
 
-/// Completes what was received, and refuses what would make a replica another room than its source.
-fn prepare_replica(storage: &dyn Storage, role: Role, read_only: bool) -> Result<()> {
+fn has_any(storage: &dyn Storage, names: &[&str]) -> Result<bool> {
+    let there = storage.list("")?;
+    Ok(there.iter().any(|name| names.contains(&name.as_str())))
+}
+
+/// Completes what was received, and refuses what would make a replica another room than its source. Returns what the replica is read from: where
+/// nothing may be written, a first transfer is put in its place in memory.
+fn prepare_replica(
+    storage: Arc<dyn Storage>,
+    role: Role,
+    read_only: bool,
+) -> Result<Arc<dyn Storage>> {
     if role == Role::User && !read_only {
         return Err(Error::NotPermitted(
             "the directory is a replica: open it for reading only, or make it a room of its own with `strongroom receive --promote`",
         ));
     }
-    match replica::complete(storage) {
-        Err(e) if read_only => {
+    match replica::complete(&*storage) {
+        Err(e) if read_only && replica::was_replica(&*storage)? => {
             // What it was before is whole.
             tracing::warn!("what the replica received is not put in its place: {e}");
-            Ok(())
+            Ok(storage)
         }
-        done => done,
+        Err(_) if read_only => {
+            let above = storage::Overlay::new(storage);
+            replica::complete(&above)?;
+            Ok(Arc::new(above))
+        }
+        done => done.map(|()| storage),
     }
 }
 

@@ -219,8 +219,16 @@ fn increment(number: u64) -> String {
     format!("{INCREMENTS}/{number:08}")
 }
 
-/// Whether a directory is a replica.
+/// Whether a directory is a replica, or will be as soon as its first transfer is in its place.
 pub(crate) fn is_replica(storage: &dyn Storage) -> Result<bool> {
+    let names = storage.list("")?;
+    Ok([REPLICA, DONE]
+        .iter()
+        .any(|of_one| names.iter().any(|name| name == of_one)))
+}
+
+/// Whether a directory was a replica before the transfer that is complete.
+pub(crate) fn was_replica(storage: &dyn Storage) -> Result<bool> {
     Ok(storage.list("")?.iter().any(|name| name == REPLICA))
 }
 

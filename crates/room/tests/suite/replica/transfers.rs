@@ -236,6 +236,58 @@ fn a_crash_of_the_receiver_leaves_one_moment_or_the_other() {
     }
 }
 
+/// It was called no room, although its status named the moment, until something was received again.
+#[test]
+fn a_first_transfer_that_is_complete_is_read_wherever_its_receiver_was_killed() {
+    use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
+    let pair = Pair::new();
+    let (room, whole, _) = two_moments(&pair);
+    let one = room.moment("one").unwrap();
+    let (mut nth, mut out_of_place) = (0, 0);
+    loop {
+        let memory = MemoryStorage::new();
+        let faulty = FaultyStorage::new(memory.clone());
+        faulty.refuse_any(nth, Fault::Io, Times::Always);
+        let done = room::receive_on(&faulty, &mut &whole[..], &|_, _| true).is_ok();
+        drop(faulty);
+        let nowhere = std::path::Path::new("");
+        let is_there = ReplicaStatus::of_storage(&memory, nowhere).unwrap().moment == Some(one);
+        let has_header =
+            storage::Storage::open(&memory, "header.json", storage::OpenMode::Read).is_ok();
+        out_of_place += u64::from(is_there && !has_header);
+        // As a reader that may not write there, and as one that may.
+        for may_write in [false, true] {
+            let faulty = FaultyStorage::new(memory.clone());
+            let writes = [
+                Op::Create,
+                Op::Write,
+                Op::SetLen,
+                Op::Rename,
+                Op::Remove,
+                Op::CreateDir,
+            ];
+            for op in writes.into_iter().filter(|_| !may_write) {
+                faulty.refuse(op, 1, Fault::Io, Times::Always);
+            }
+            let options = OpenOptions {
+                read_only: true,
+                background: false,
+                ..OpenOptions::default()
+            };
+            let opened = Room::open_on(std::sync::Arc::new(faulty), &credential(), options);
+            assert!(is_there || opened.is_err(), "step {nth}");
+            if is_there {
+                sound(&opened.unwrap_or_else(|e| panic!("step {nth}: {e}")));
+            }
+        }
+        if done {
+            assert!(out_of_place > 0 && nth > 20);
+            return;
+        }
+        nth += 1;
+    }
+}
+
 /// The name of a transfer that is complete is removed, and its receiver killed before that is durable. Were it there again after a
 /// power cut, what the next transfer brought so far would be taken for its parts.
 #[test]
