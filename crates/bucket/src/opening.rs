@@ -73,7 +73,7 @@ impl WriterNote {
 
     /// Notes a begin that is about to be written: a process that is killed then is known again as this machine's. `ours`: the state before
     /// it, if its writer was this directory's.
-    fn intend(&self, ours: Option<&Manifest>, begin: &Record) -> io::Result<()> {
+    pub(crate) fn intend(&self, ours: Option<&Manifest>, begin: &Record) -> io::Result<()> {
         let last = ours.map_or_else(|| "\n".to_owned(), writer_line);
         let text = format!("{last}{} {}\n", begin.number, hex(&begin.id));
         replace(&self.path, &text)

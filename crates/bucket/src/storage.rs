@@ -90,10 +90,11 @@ impl BucketStorage {
             }
             probe::probe(&probing).await
         })??;
-        let begun = client.clone();
+        let (begun, note) = (client.clone(), WriterNote::read(dir));
         let history = client.wait(async move {
             let mut history = History::default();
             let record = history::begin_of(&history.manifest, Vec::new())?;
+            note.intend(None, &record)?;
             match history::begin(&begun, &mut history, &record).await? {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;

@@ -291,6 +291,33 @@ fn a_writer_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
     open(&store, here.path(), polite).unwrap();
 }
 
+/// A creation was killed right after its first commit. What came next on its machine, as another replication to that place, was refused as
+/// another machine's.
+#[test]
+fn a_creation_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
+    if Store::new().has_log() {
+        // Each creation that fails takes as long as a lost engine.
+        return;
+    }
+    let mut opened = 0;
+    for requests in 0.. {
+        let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+        let mut short_of_time = polite();
+        short_of_time.timeout = short(&store, 100);
+        store.end_after(requests, true);
+        let created = create(&store, dir.path(), short_of_time);
+        store.heal();
+        if created.is_ok() {
+            break;
+        }
+        match open(&store, dir.path(), polite()) {
+            Ok(_) => opened += 1,
+            Err(e) => assert_ne!(e.kind(), ErrorKind::ResourceBusy, "{requests}: {e}"),
+        }
+    }
+    assert!(opened > 0);
+}
+
 /// Two machines began at once: what one of them had noted before does not make the other's commit of that number its own.
 #[test]
 fn a_begin_that_another_machine_won_is_not_known_as_ours() {
