@@ -44,7 +44,7 @@ demo-network: build ## Two disks, a metadata server and two clients: share files
 demo-bucket: build ## A room in an S3 bucket: fill, kill the writer, go on elsewhere, follow, compare, show what the store sees
 	@scripts/demo-bucket.sh $(TARGET_DIR)/release/strongroom
 
-test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words links fmt clippy build rust python java deny")
+test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words links fmt build rust clippy python java deny")
 	@scripts/test.sh $(TEST)
 
 test-engines: setup-test build ## Rooms in a bucket of a real S3 server, with pjdfstest and fsx, and with commits in PostgreSQL and etcd; installs both, needs Go

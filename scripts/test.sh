@@ -3,18 +3,18 @@
 #
 #   N passed, N failed, N skipped
 #
-#   scripts/test.sh [PART...]     default: words links fmt clippy build rust python java deny
+#   scripts/test.sh [PART...]     default: words links fmt build rust clippy python java deny
 #
 # Exits with 1 if anything failed. What each part printed is kept in target/test/PART.log. A part without tests of its own
 # counts as one, and so does a part that fails without a failed test: what does not compile, a test program that is killed.
 #
-# `python` and `java` begin with `rust`, and are shown when it has ended: tests leave time to the others. They load the libraries of
-# `build`, where that part is asked for: a library built for itself alone has fewer features, and much would be compiled twice.
+# `clippy`, `python` and `java` begin with `rust`, and are shown when it has ended: tests leave time to the others. The bindings load the libraries
+# of `build`, where that part is asked for: a library built for itself alone has fewer features, and much would be compiled twice.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
-ALL=(words links fmt clippy build rust python java deny)
+ALL=(words links fmt build rust clippy python java deny)
 PARTS=("$@")
 [ ${#PARTS[@]} -gt 0 ] || PARTS=("${ALL[@]}")
 for part in "${PARTS[@]}"; do
@@ -24,6 +24,7 @@ LOCKED=()
 [ -f Cargo.lock ] && LOCKED=(--locked)
 LOGS=$TARGET_DIR/test
 mkdir -p "$LOGS"
+rm -f "$LOGS"/*.log "$LOGS"/*.seconds
 
 asked() { [[ " ${PARTS[*]} " == *" $1 "* ]]; }
 ! asked build || export BUILT_LIBRARIES=$TARGET_DIR/debug
@@ -33,7 +34,11 @@ run() {
     # The book's source, so that a document that no part of it has is noticed.
     links) scripts/links.py && scripts/book.py "$TARGET_DIR/book-source" ;;
     fmt) cargo fmt --all --check ;;
-    clippy) cargo clippy --workspace --all-targets "${LOCKED[@]}" -- -D warnings ;;
+    clippy)
+        # Cargo lets one command at a time compile: the tests first, which then run on. They are also the ones that are waited for.
+        ! asked rust || until grep -qs '^ *Running ' "$LOGS/rust.log" || [ -e "$LOGS/rust.seconds" ]; do sleep 1; done
+        nice cargo clippy --workspace --all-targets "${LOCKED[@]}" -- -D warnings
+        ;;
     build) cargo build --workspace --all-targets "${LOCKED[@]}" ;;
     # Two tests a processor: many wait for disks, servers and the kernel more than they compute.
     rust) RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test --workspace --no-fail-fast "${LOCKED[@]}" ;;
@@ -68,14 +73,17 @@ failures() {
 declare -A BESIDE=()
 trap 'trap - INT TERM; kill 0' INT TERM
 
+# timed PART: runs it, and keeps how long it took.
+timed() {
+    local began=$SECONDS status=0
+    run "$1" || status=$?
+    echo $((SECONDS - began)) >"$LOGS/$1.seconds"
+    return "$status"
+}
+
 # beside PART: begins it in the background.
 beside() {
-    local began=$SECONDS status=0
-    {
-        run "$1" >"$LOGS/$1.log" 2>&1 || status=$?
-        echo $((SECONDS - began)) >"$LOGS/$1.seconds"
-        exit "$status"
-    } &
+    timed "$1" >"$LOGS/$1.log" 2>&1 &
     BESIDE[$1]=$!
 }
 
@@ -85,20 +93,19 @@ PASSED_SUM=0 FAILED_SUM=0 SKIPPED_SUM=0
 for part in "${ALL[@]}"; do
     asked "$part" || continue
     say "== $part"
-    log=$LOGS/$part.log result=passed began=$SECONDS
+    log=$LOGS/$part.log result=passed
     if [ "$part" = rust ]; then
-        for other in python java; do
+        for other in clippy python java; do
             ! asked "$other" || beside "$other"
         done
     fi
     if [ -n "${BESIDE[$part]:-}" ]; then
         wait "${BESIDE[$part]}" || result=FAILED
         cat "$log"
-        seconds=$(<"$LOGS/$part.seconds")
     else
-        run "$part" 2>&1 | tee "$log" || result=FAILED
-        seconds=$((SECONDS - began))
+        timed "$part" 2>&1 | tee "$log" || result=FAILED
     fi
+    seconds=$(<"$LOGS/$part.seconds")
     read -r passed failed skipped < <(counts "$part" "$log") || read -r passed failed skipped <<<"0 0 0"
     if [ $result = FAILED ]; then
         [ "$failed" -gt 0 ] || failed=1
