@@ -302,6 +302,10 @@ impl Committer {
     /// Makes a checkpoint. `Err` where that ended writing; what else fails is done later.
     pub(crate) fn checkpoint(&mut self, shared: &Shared) -> io::Result<()> {
         let every = shared.options.checkpoint_commits;
+        if self.manifest.number == self.checkpoint {
+            // It is there, and would be removed as the one before itself.
+            return Ok(());
+        }
         self.next_checkpoint = self.manifest.number + every.min(64);
         let moved = match self.moved(shared) {
             Ok(moved) => moved,

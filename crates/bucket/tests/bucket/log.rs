@@ -61,7 +61,8 @@ impl CommitLog for Faulty {
             Fate::Done => create().await,
             Fate::Refused => Err(broken("500")),
             Fate::Forbidden => Err(LogError::Forbidden("no rights".into())),
-            Fate::AnswerLost => {
+            // What an engine's connection brings is done at once or never.
+            Fate::AnswerLost | Fate::Late => {
                 let _ = create().await;
                 Err(broken("the answer was lost"))
             }
@@ -89,7 +90,7 @@ impl CommitLog for Faulty {
     async fn delete(&self, room: &str, numbers: &[u64]) -> Result<(), LogError> {
         match self.fate()? {
             Fate::Refused | Fate::Forbidden => Err(broken("500")),
-            Fate::AnswerLost => {
+            Fate::AnswerLost | Fate::Late => {
                 let _ = self.engine.delete(room, numbers).await;
                 Err(broken("the answer was lost"))
             }

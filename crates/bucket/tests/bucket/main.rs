@@ -7,6 +7,7 @@ mod engine {
         None
     }
 }
+mod explore;
 mod faults;
 mod fences;
 mod follow;

@@ -1,4 +1,5 @@
-//! An object store in memory that fails on purpose: answers lost after success, errors, delays, refusals, repetitions, an end.
+//! An object store in memory that fails on purpose: answers lost after success, errors, delays, refusals, repetitions, requests that are carried
+//! out long after, an end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,13 +30,26 @@ pub(crate) enum Fate {
     /// Done twice, as by a proxy that tries again; the second answer is returned.
     Repeated,
     Slow,
+    /// An error, and it is done when [`Store::deliver`] is called.
+    Late,
+}
+
+/// A change on its way.
+#[derive(Debug)]
+enum Change {
+    Put(Path, PutPayload, PutOptions),
+    Delete(Path),
 }
 
 #[derive(Debug, Default)]
 struct Plan {
     fates: VecDeque<Fate>,
-    /// Requests that are still answered; the last one before the end may be done without an answer.
-    left: Option<(u64, bool)>,
+    /// Changes that are still answered, and what becomes of the next one. Then nothing is answered any more.
+    left: Option<(u64, Fate)>,
+    is_gone: bool,
+    /// At the end nobody tries again.
+    is_final: bool,
+    late: Vec<Change>,
     away: bool,
     ignores_conditions: bool,
     /// The next creation of a commit is held.
@@ -143,7 +157,7 @@ impl Store {
 
     /// Whether nothing is answered any more.
     pub(crate) fn is_gone(&self) -> bool {
-        matches!(self.plan.lock().unwrap().left, Some((0, false)))
+        self.plan.lock().unwrap().is_gone
     }
 
     /// The fates of the next requests that change something.
@@ -158,7 +172,31 @@ impl Store {
 
     /// After so many more changes the store does not answer any more; the next one may still be done.
     pub(crate) fn end_after(&self, changes: u64, next_is_done: bool) {
-        self.plan.lock().unwrap().left = Some((changes, next_is_done));
+        let next = match next_is_done {
+            true => Fate::AnswerLost,
+            false => Fate::Refused,
+        };
+        self.plan.lock().unwrap().left = Some((changes, next));
+    }
+
+    /// The same with any fate of the next one, and so that nobody waits for an answer.
+    pub(crate) fn end_at_once_after(&self, changes: u64, next: Fate) {
+        let mut plan = self.plan.lock().unwrap();
+        (plan.left, plan.is_final) = (Some((changes, next)), true);
+    }
+
+    /// Carries out what is late, in any order.
+    pub(crate) fn deliver(&self, random: &mut fastrand::Rng) {
+        let mut late = std::mem::take(&mut self.plan.lock().unwrap().late);
+        random.shuffle(&mut late);
+        for change in late {
+            match change {
+                Change::Put(path, payload, options) => {
+                    let _ = wait(self.inner.put_opts(&path, payload, options));
+                }
+                Change::Delete(path) => remove(self, path.as_ref()),
+            }
+        }
     }
 
     /// Not to be reached.
@@ -172,8 +210,10 @@ impl Store {
     }
 
     pub(crate) fn heal(&self) {
-        *self.plan.lock().unwrap() = Plan {
+        let mut plan = self.plan.lock().unwrap();
+        *plan = Plan {
             ignores_conditions: self.has_log(),
+            late: std::mem::take(&mut plan.late),
             ..Plan::default()
         };
     }
@@ -187,16 +227,18 @@ impl Store {
         if plan.away {
             return Err(broken("not to be reached"));
         }
-        if let Some((left, next_is_done)) = plan.left {
+        if plan.is_gone {
+            return Err(self.end(&plan));
+        }
+        if let Some((left, next)) = plan.left {
             if left == 0 {
-                plan.left = Some((0, false));
-                return match next_is_done {
-                    true => Ok(Fate::AnswerLost),
-                    false if self.has_log() => Err(gone()),
-                    false => Err(broken("gone")),
+                plan.is_gone = true;
+                return match next {
+                    Fate::Refused => Err(self.end(&plan)),
+                    next => Ok(next),
                 };
             }
-            plan.left = Some((left - 1, next_is_done));
+            plan.left = Some((left - 1, next));
         }
         if let Some(random) = &mut plan.seed {
             return Ok(match random.u8(0..20) {
@@ -205,20 +247,27 @@ impl Store {
                 2 => Fate::Forbidden,
                 3 => Fate::Repeated,
                 4 => Fate::Slow,
+                5 => Fate::Late,
                 _ => Fate::Done,
             });
         }
         Ok(plan.fates.pop_front().unwrap_or(Fate::Done))
     }
 
+    fn end(&self, plan: &Plan) -> Error {
+        match self.has_log() || plan.is_final {
+            true => gone(),
+            false => broken("gone"),
+        }
+    }
+
     pub(crate) fn read(&self) -> Result<()> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let mut plan = self.plan.lock().unwrap();
-        let is_gone = plan.left == Some((0, false));
-        if is_gone && self.has_log() {
-            return Err(gone());
+        if plan.is_gone {
+            return Err(self.end(&plan));
         }
-        if plan.away || is_gone {
+        if plan.away {
             return Err(broken("not to be reached"));
         }
         let is_bad = plan
@@ -270,6 +319,11 @@ impl ObjectStore for Store {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 put().await
             }
+            Fate::Late => {
+                let change = Change::Put(path.clone(), payload.clone(), options.clone());
+                self.plan.lock().unwrap().late.push(change);
+                Err(broken("no answer"))
+            }
         }
     }
 
@@ -297,6 +351,15 @@ impl ObjectStore for Store {
                 .delete_stream(paths)
                 .map(|_| Err(broken("the answer was lost")))
                 .boxed(),
+            Ok(Fate::Late) => {
+                let plan = self.plan.clone();
+                let late = paths.map(move |path| {
+                    let change = Change::Delete(path?);
+                    plan.lock().unwrap().late.push(change);
+                    Err(broken("no answer"))
+                });
+                late.boxed()
+            }
             Ok(_) => paths.map(|_| Err(broken("500"))).boxed(),
             Err(_) => paths.map(|_| Err(broken("gone"))).boxed(),
         }

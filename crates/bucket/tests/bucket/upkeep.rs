@@ -7,7 +7,7 @@ use std::time::Duration;
 use storage::testing::contract;
 use storage::{OpenMode, Storage};
 
-use crate::made::{create, noise, open, options, read, write};
+use crate::made::{create, noise, open, options, quick, read, write};
 use crate::store::{Store, list};
 
 #[test]
@@ -45,6 +45,20 @@ fn what_was_synced_is_there_after_the_writer_died_and_on_another_machine() {
     let reads = store.reads();
     assert_eq!(read(&storage, "segments/1").unwrap(), big);
     assert_eq!(store.reads(), reads, "the second time it is in the cache");
+}
+
+/// The one before it, which is removed, is not itself.
+#[test]
+fn a_checkpoint_behind_which_nothing_was_written_stays() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), quick()).unwrap();
+    write(&storage, "f", b"x").unwrap();
+    for _ in 0..3 {
+        storage.checkpoint().unwrap();
+    }
+    drop(storage);
+    let storage = open(&store, dir.path(), quick()).unwrap();
+    assert_eq!(read(&storage, "f").unwrap(), b"x");
 }
 
 /// The requests of a fresh machine that reads chunks of a file in an order, and the bytes that it got by them.
