@@ -7,6 +7,7 @@ mod engine {
         None
     }
 }
+mod beside;
 mod explore;
 mod faults;
 mod fences;
