@@ -56,7 +56,7 @@ check: ## The fast checks: ruled-out words, links, formatting
 deny: ## Check licences, bans, sources and advisories of the dependencies
 	@scripts/deny.sh
 
-soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill fsx programs network standby model fuzz rounds")
+soak: setup-test build ## Long trials: kills, fsx, real programs and more, for hours (SOAK="explorer faults kill replicas fsx programs network bucket standby model fuzz rounds")
 	@STRONGROOM_BIN=$(TARGET_DIR)/release/strongroom scripts/soak.sh $(SOAK)
 
 bench: build ## Measure this machine into benches/results (BENCH="cost dd small-files ladder scale stores peers busy programs snapshots confinement bucket storage cipher")
