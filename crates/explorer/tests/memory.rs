@@ -130,6 +130,8 @@ fn memory_that_sqlite_is_refused_costs_nothing_acknowledged() {
             "{limit} bytes: {said}{}",
             String::from_utf8_lossy(&output.stderr)
         );
+        // Nobody waits for memory.
+        assert!(!said.contains("does not start"), "{limit} bytes: {said}");
         let durable = said
             .lines()
             .filter_map(|line| line.strip_prefix("durable ")?.parse::<usize>().ok())

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use storage::{OpenMode, Storage};
+use storage::{OpenMode, Storage, StorageFile};
 use strongroom_bucket::{BucketStorage, Options};
 
 use crate::made::{create, noise, open, options, read};
@@ -147,7 +148,7 @@ impl Turn<'_> {
         }
     }
 
-    fn writable(&self, at: usize) -> io::Result<std::sync::Arc<dyn storage::StorageFile>> {
+    fn writable(&self, at: usize) -> io::Result<Arc<dyn StorageFile>> {
         self.storage
             .open(self.model.files[at].name, OpenMode::ReadWrite)
     }
@@ -261,14 +262,19 @@ fn explore(seed: u64, states: &AtomicU64) {
         }
         let weather = random.u8(..20);
         let mut options = setting(random);
-        match weather {
-            0 => store.weather(Some(random.u64(..))),
+        if (1..4).contains(&weather) {
             // A request that fails is not tried again, and the next one may be carried out.
-            1..4 => options.timeout = Duration::from_millis(40),
-            _ => {}
+            options.timeout = Duration::from_millis(40);
         }
-        let storage = open(&store, dir, options);
-        let storage = storage.unwrap_or_else(|e| panic!("{story}: {e}"));
+        store.weather((weather == 0).then(|| random.u64(..)));
+        let opened = open(&store, dir, options.clone());
+        store.weather(None);
+        // Bad luck may last longer than an opening tries.
+        let opened = match opened {
+            Err(_) if weather == 0 => open(&store, dir, options),
+            opened => opened,
+        };
+        let storage = opened.unwrap_or_else(|e| panic!("{story}: {e}"));
         if random.bool() {
             store.deliver(random);
         }
@@ -294,7 +300,7 @@ fn explore(seed: u64, states: &AtomicU64) {
             sleeping.wake(&story);
         }
         let mut model = Model::of(found);
-        if (1..4).contains(&weather) {
+        if weather < 4 {
             store.weather(Some(random.u64(..)));
         } else if random.u8(..3) > 0 {
             let next = [Fate::Refused, Fate::AnswerLost, Fate::Late, Fate::Repeated];
