@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, Error, ErrorCode};
 
 /// How long another thread may take to start SQLCipher: it gets memory and randomness.
 const START: Duration = Duration::from_secs(60);
@@ -39,8 +39,13 @@ fn has_started() -> io::Result<bool> {
     let connection = Connection::open_in_memory().map_err(io::Error::other)?;
     match connection.prepare("SELECT sqlcipher_export()") {
         Ok(_) => Ok(true),
-        // SQLITE_ERROR: there is no such function yet. Anything else, as no memory, does not pass by waiting.
-        Err(e) if e.sqlite_error_code() == Some(ErrorCode::Unknown) => Ok(false),
-        Err(e) => Err(io::Error::other(e)),
+        // That does not pass by waiting.
+        Err(Error::SqlInputError { error, .. } | Error::SqliteFailure(error, _))
+            if error.code == ErrorCode::OutOfMemory =>
+        {
+            Err(io::Error::other(error))
+        }
+        // There is no such function yet.
+        Err(_) => Ok(false),
     }
 }
