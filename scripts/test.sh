@@ -24,7 +24,9 @@ LOCKED=()
 [ -f Cargo.lock ] && LOCKED=(--locked)
 LOGS=$TARGET_DIR/test
 mkdir -p "$LOGS"
-rm -f "$LOGS"/*.log "$LOGS"/*.seconds
+for part in "${PARTS[@]}"; do
+    rm -f "$LOGS/$part.log" "$LOGS/$part.seconds"
+done
 
 asked() { [[ " ${PARTS[*]} " == *" $1 "* ]]; }
 ! asked build || export BUILT_LIBRARIES=$TARGET_DIR/debug

@@ -2,18 +2,21 @@
 //! acknowledged sync left it, or as the one that had no answer; one that others sync too may be as any write after it left it.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use fastrand::Rng;
 use storage::{OpenMode, Storage, StorageFile};
-use strongroom_bucket::{BucketStorage, Options};
+use strongroom_bucket::BucketStorage;
 
-use crate::made::{create, noise, open, options, read};
+use crate::explore::{number, setting};
+use crate::made::{create, noise, open, read, two_machines};
 use crate::store::{Fate, Store};
 
 const WRITERS: u64 = 4;
+/// Commits between two checkpoints.
+const COMMITS: Range<u64> = 2..30;
 
 /// What a version of a file holds; version 0 is a file that was never synced.
 fn content(writer: u64, version: u64) -> Vec<u8> {
@@ -30,14 +33,6 @@ fn content(writer: u64, version: u64) -> Vec<u8> {
     let mut bytes = noise(random.u64(..), 4093).repeat(len / 4093 + 1);
     bytes.truncate(len);
     bytes
-}
-
-fn setting(random: &mut Rng) -> Options {
-    let mut options = options();
-    options.checkpoint_commits = random.u64(2..30);
-    options.grace = Duration::ZERO;
-    options.cache_bytes = [0, 1 << 20, 1 << 30][random.usize(..3)];
-    options
 }
 
 /// One writer's files: the last version of each that was acknowledged, and the last one that was begun.
@@ -143,8 +138,8 @@ impl Versions {
 fn explore(seed: u64) {
     let mut random = Rng::with_seed(seed);
     let store = Store::with_log(None);
-    let dirs = crate::made::two_machines();
-    drop(create(&store, dirs[0].path(), setting(&mut random)).unwrap());
+    let dirs = two_machines();
+    drop(create(&store, dirs[0].path(), setting(&mut random, COMMITS)).unwrap());
     let mut files: Vec<_> = (0..WRITERS)
         .map(|writer| Versions {
             writer,
@@ -155,7 +150,7 @@ fn explore(seed: u64) {
         let story = format!("seed {seed}, turn {turn}");
         store.heal();
         let dir = dirs[random.usize(..2)].path();
-        let storage = open(&store, dir, setting(&mut random));
+        let storage = open(&store, dir, setting(&mut random, COMMITS));
         let storage = storage.unwrap_or_else(|e| panic!("{story}: {e}"));
         for file in &mut files {
             file.find(&storage, &story);
@@ -212,9 +207,8 @@ fn explore(seed: u64) {
 /// Longer with `STRONGROOM_BUCKET_STORES`, other ones with `STRONGROOM_SEED`.
 #[test]
 fn what_threads_sync_beside_each_other_and_beside_checkpoints_is_there() {
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().unwrap());
-    let first = number("STRONGROOM_SEED").unwrap_or(1);
-    for seed in first..first + number("STRONGROOM_BUCKET_STORES").unwrap_or(4) {
+    let first = number("STRONGROOM_SEED", 1);
+    for seed in first..first + number("STRONGROOM_BUCKET_STORES", 4) {
         explore(seed);
     }
 }

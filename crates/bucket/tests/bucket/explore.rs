@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +13,15 @@ use fastrand::Rng;
 use storage::{OpenMode, Storage, StorageFile};
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::{create, noise, open, options, read};
+use crate::made::{create, noise, open, options, quick, read};
 use crate::store::{Fate, Store};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d/a", "d/b", "d/c"];
 const DIRECTORY: &str = "d";
 /// Openings of one store.
 const TURNS: u64 = 25;
+/// Commits between two checkpoints.
+const COMMITS: Range<u64> = 2..8;
 /// Nothing is written behind it, but what is much at once.
 const MOST: u64 = 64 << 10;
 /// More than a commit carries itself.
@@ -203,12 +206,17 @@ fn tree(storage: &dyn Storage) -> io::Result<Tree> {
     Ok(tree)
 }
 
-fn setting(random: &mut Rng) -> Options {
-    let mut options = options();
-    options.checkpoint_commits = random.u64(2..8);
-    options.grace = Duration::ZERO;
+/// Options of a writer: with a checkpoint every few commits, one way or another to keep what it read.
+pub(crate) fn setting(random: &mut Rng, checkpoint_commits: Range<u64>) -> Options {
+    let mut options = quick();
+    options.checkpoint_commits = random.u64(checkpoint_commits);
     options.cache_bytes = [0, 1 << 20, 1 << 30][random.usize(..3)];
     options
+}
+
+/// What a variable says; `default` where it is not set.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |number| number.parse().unwrap())
 }
 
 /// A writer that was overtaken and does not know it.
@@ -236,7 +244,7 @@ fn explore(seed: u64, states: &AtomicU64) {
     let random = &mut Rng::with_seed(seed);
     let store = Store::with_log(None);
     let mut machines: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let first = create(&store, machines[0].path(), setting(random)).unwrap();
+    let first = create(&store, machines[0].path(), setting(random, COMMITS)).unwrap();
     first.create_dir(DIRECTORY).unwrap();
     first.sync_dir("").unwrap();
     drop(first);
@@ -261,7 +269,7 @@ fn explore(seed: u64, states: &AtomicU64) {
             store.deliver(random);
         }
         let weather = random.u8(..20);
-        let mut options = setting(random);
+        let mut options = setting(random, COMMITS);
         if (1..4).contains(&weather) {
             // A request that fails is not tried again, and the next one may be carried out.
             options.timeout = Duration::from_millis(40);
@@ -358,9 +366,8 @@ impl Drop for Failure<'_> {
 /// Longer with `STRONGROOM_BUCKET_STATES`, other ones with `STRONGROOM_SEED`.
 #[test]
 fn whatever_becomes_of_requests_and_writers_an_opening_finds_what_one_sync_left() {
-    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().unwrap());
-    let wanted = number("STRONGROOM_BUCKET_STATES").unwrap_or(300);
-    let first = number("STRONGROOM_SEED").unwrap_or(1);
+    let wanted = number("STRONGROOM_BUCKET_STATES", 300);
+    let first = number("STRONGROOM_SEED", 1);
     let (states, seeds) = (AtomicU64::new(0), AtomicU64::new(first));
     std::thread::scope(|scope| {
         // Most of them wait to try again.
