@@ -87,8 +87,7 @@ impl Files {
         let mut roots = RootCertStore::empty();
         match authorities {
             None => {
-                let native = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(native.certs);
+                roots.add_parsable_certificates(of_the_system());
             }
             Some(path) => {
                 for authority in certificates(path)? {
@@ -116,6 +115,11 @@ impl Files {
             )),
         }
     }
+}
+
+/// The authorities that the system accepts, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
+pub(crate) fn of_the_system() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
 }
 
 fn refused(path: &Path, why: impl std::fmt::Display) -> io::Error {

@@ -179,9 +179,11 @@ impl EtcdLog {
             .timeout(answer)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy();
-        if let Some(files) = &place.tls {
-            http = http.tls_backend_preconfigured(files.read()?);
-        }
+        http = match &place.tls {
+            Some(files) => http.tls_backend_preconfigured(files.read()?),
+            // Without TLS, certificates of the system are neither needed nor looked for.
+            None => http.tls_certs_only([]),
+        };
         let http = http.build().map_err(io::Error::other)?;
         let slash = if place.prefix.is_empty() { "" } else { "/" };
         Ok(Self {

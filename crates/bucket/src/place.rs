@@ -7,6 +7,8 @@ use std::sync::Arc;
 use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
 use object_store::{BackoffConfig, Certificate, ClientOptions, ObjectStore, RetryConfig};
 
+use crate::certificates;
+
 /// How a place begins.
 pub const SCHEME: &str = "s3://";
 
@@ -85,6 +87,15 @@ impl Place {
             .with_allow_http(is_plain);
         if let Some(bundle) = variable("AWS_CA_BUNDLE") {
             options = only_authorities(options, &bundle)?;
+        } else if certificates::of_the_system().is_empty() {
+            // The client would end with an error before it knows whether it needs any.
+            if !is_plain {
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    no_authorities(self),
+                ));
+            }
+            options = options.with_no_system_certificates(true);
         }
         let store = builder
             .with_bucket_name(&self.bucket)
@@ -95,6 +106,12 @@ impl Place {
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("{self}: {e}")))?;
         Ok(Arc::new(store))
     }
+}
+
+fn no_authorities(place: &Place) -> String {
+    format!(
+        "{place}: this machine has no CA certificates to check the store's with; install its package ca-certificates, or name a file of them in AWS_CA_BUNDLE"
+    )
 }
 
 /// A server's certificate must be of one of these, as the AWS CLI has it.

@@ -143,3 +143,34 @@ fn a_store_may_have_a_certificate_of_an_authority_of_its_own() {
         known(&[&["ls", PLACE, "--cache", "room"][..], &key].concat());
     });
 }
+
+#[test]
+fn only_a_store_over_tls_needs_certificates_of_the_system() {
+    let s = Sandbox::empty();
+    let list = |endpoint| -> Ran {
+        let mut command = s.command([
+            "ls",
+            PLACE,
+            "--passphrase-file",
+            "pass",
+            "--store-timeout",
+            "1",
+        ]);
+        command
+            .env("AWS_ENDPOINT_URL", endpoint)
+            .env("AWS_ACCESS_KEY_ID", "key")
+            .env("AWS_SECRET_ACCESS_KEY", "secret")
+            .env("SSL_CERT_FILE", "/dev/null")
+            .env_remove("SSL_CERT_DIR")
+            .env_remove("AWS_CA_BUNDLE");
+        command.output().unwrap().into()
+    };
+    // Nobody listens there.
+    let plain = list("http://127.0.0.1:9").err;
+    assert!(plain.contains("127.0.0.1:9"), "{plain}");
+    let tls = list("https://127.0.0.1:9").err;
+    assert!(
+        tls.contains("no CA certificates") && tls.contains("AWS_CA_BUNDLE"),
+        "{tls}"
+    );
+}
