@@ -410,11 +410,8 @@ fn list_into(root: &Path, path: &Path, lines: &mut Vec<String>) {
         std::fs::read_link(path).unwrap().display().to_string()
     } else if kind.is_file() {
         let bytes = std::fs::read(path).unwrap();
-        // FNV-1a: any difference shows.
-        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| {
-            (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
-        });
-        format!("{} {hash:016x} {}", bytes.len(), meta.nlink())
+        let hash = blake3::hash(&bytes).to_hex();
+        format!("{} {hash} {}", bytes.len(), meta.nlink())
     } else {
         String::new()
     };
