@@ -12,7 +12,7 @@
 //! 6. Several processes, also of several machines, may have one state directory: each writes whole files under names of its own,
 //!    and an entry is replaced under a lock, by nothing older unless a rollback was accepted.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +33,8 @@ const SUFFIX: &str = ".generation";
 const ENTRY_MAX: u64 = 16 << 10;
 /// File in the state directory that a process locks while it replaces an entry.
 const LOCK: &str = "lock";
+/// The longest wait for it. It is held while an entry is read and a file renamed.
+const LOCK_MAX: Duration = Duration::from_secs(1);
 
 /// What is remembered of a room at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -368,16 +370,9 @@ fn newest_of(state: &Path, room: &RoomId, lineage: &str) -> Result<u64> {
 fn replace(path: &Path, entry: &Entry, may_lower: bool) -> std::io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(dir.join(LOCK))?;
-    if let Err(e) = lock.lock() {
-        tracing::debug!("{}: no lock: {e}", dir.display());
-    }
     let is_newer = |there: Entry| there.place == entry.place && there.generation > entry.generation;
-    if !may_lower && read_entry(path).ok().flatten().is_some_and(is_newer) {
+    let is_late = || !may_lower && read_entry(path).ok().flatten().is_some_and(is_newer);
+    if is_late() {
         return Ok(());
     }
     // No other process has this name, on any machine.
@@ -387,13 +382,42 @@ fn replace(path: &Path, entry: &Entry, may_lower: bool) -> std::io::Result<()> {
         let mut file = File::create_new(&new)?;
         file.write_all(entry.text().as_bytes())?;
         file.sync_all()?;
+        let lock = lock(dir)?;
+        if is_late() {
+            return fs::remove_file(&new);
+        }
         fs::rename(&new, path)?;
+        drop(lock);
         File::open(dir)?.sync_all()
     };
     write().inspect_err(|_| {
         // What is left of it is no entry.
         let _ = fs::remove_file(&new);
     })
+}
+
+/// Keeps other processes from replacing entries, for as long as it is there. Goes on without, where a file system has no locks, and where
+/// another process does not end: one that is stopped in the middle would hold up every room of its user.
+fn lock(dir: &Path) -> std::io::Result<File> {
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join(LOCK))?;
+    let deadline = Instant::now() + LOCK_MAX;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) => {
+                tracing::debug!("{}: no lock: {e}", dir.display());
+                break;
+            }
+        }
+    }
+    Ok(lock)
 }
 
 /// Where this machine remembers what it saw of rooms, unless it is set: `$STRONGROOM_STATE_DIR`, which machines may share; else
@@ -441,6 +465,22 @@ mod tests {
         ] {
             assert_eq!(Entry::parse(garbled), None, "{garbled:?}");
         }
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_while_it_replaces_an_entry_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let stopped = File::create(dir.path().join(LOCK)).unwrap();
+        stopped.lock().unwrap();
+        let path = dir.path().join(format!("room{SUFFIX}"));
+        let entry = Entry {
+            generation: 7,
+            lineage: ORIGINAL.into(),
+            place: None,
+        };
+        replace(&path, &entry, false).unwrap();
+        assert_eq!(read_entry(&path).unwrap(), Some(entry));
+        drop(stopped);
     }
 
     #[test]
