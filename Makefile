@@ -47,7 +47,7 @@ demo-bucket: build ## A room in an S3 bucket: fill, kill the writer, go on elsew
 test: setup-test ## Format and lint checks, every test, licences and advisories (TEST="words links fmt build rust clippy python java deny")
 	@scripts/test.sh $(TEST)
 
-test-engines: setup-test build ## Rooms in a bucket of a real S3 server, with pjdfstest and fsx, and with commits in PostgreSQL and etcd; installs both, needs Go
+test-engines: setup-test build ## Rooms in a bucket of real S3 servers, one of them Garage, with pjdfstest and fsx, and with commits in PostgreSQL and etcd; installs all, needs Go
 	@scripts/engines.sh
 
 check: ## The fast checks: ruled-out words, links, formatting

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Tests that need engines of other projects: an S3 server for rooms in buckets, PostgreSQL and etcd as their logs. Installs what is missing.
 #
-#   scripts/engines.sh [PART...]      default: rust logs bucket standby
+#   scripts/engines.sh [PART...]      default: rust logs bucket standby garage
 #
 #   rust    the tests of crate bucket over both engines, clusters and standbys included
 #   logs    scripts/logs.sh: the programs against versitygw, PostgreSQL and etcd
 #   bucket  scripts/bucket.sh: rooms in a bucket of versitygw, with pjdfstest and fsx on a mount
 #   standby scripts/standby.sh: a pair of metadata servers with commits in the bucket, in three members of etcd, and in PostgreSQL with a
 #           synchronous standby; with the engines the disks are in the bucket too. 8 and 10 rounds, nodes of the engines killed
+#   garage  scripts/bucket.sh and scripts/standby.sh with the bucket in three nodes of Garage, which are killed too: 12 rounds with each engine.
+#           Builds Garage, which takes minutes
 #
 # STRONGROOM_BIN: the program, with strongroom-bucket beside it; default: target/release/strongroom. Longer fights:
 # STRONGROOM_FIGHT_ROUNDS=1000. Ends with a line of sums, and with 0 only if everything passed.
@@ -17,7 +19,7 @@ cd "$ROOT"
 
 BIN=${STRONGROOM_BIN:-$TARGET_DIR/release/strongroom}
 PARTS=("$@")
-[ ${#PARTS[@]} -gt 0 ] || PARTS=(rust logs bucket standby)
+[ ${#PARTS[@]} -gt 0 ] || PARTS=(rust logs bucket standby garage)
 
 # Debian's PostgreSQL would set up and start a server of its own, and etcd's package would start one.
 if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
@@ -46,7 +48,17 @@ for part in "${PARTS[@]}"; do
             [ $status -eq 0 ]
         } 2>&1 | tee "$log" || status=1
         ;;
-    *) die "there is no part '$part': there are rust, logs, bucket and standby" ;;
+    garage)
+        {
+            BUCKET=garage scripts/bucket.sh "$BIN" || status=1
+            for engine in etcd postgres; do
+                say "Garage, commits in $engine:"
+                BUCKET=garage ENGINE=$engine scripts/standby.sh "$BIN" 12 || status=1
+            done
+            [ $status -eq 0 ]
+        } 2>&1 | tee "$log" || status=1
+        ;;
+    *) die "there is no part '$part': there are rust, logs, bucket, standby and garage" ;;
     esac
     # "N passed; N failed" of each test program, or "N passed, N failed" of a script, which counts test programs that it runs itself.
     form='([0-9]+) passed, ([0-9]+) failed'

@@ -69,7 +69,7 @@ install_packages() {
     }
 }
 
-# cargo_tool NAME VERSION: into $TOOLS/bin, unless that version is there.
+# cargo_tool NAME VERSION [OPTION...]: into $TOOLS/bin, unless that version is there. Options: of cargo install.
 cargo_tool() {
     if grep -qs "^\"$1 $2 " "$TOOLS/.crates.toml" && [ -x "$TOOLS/bin/$1" ]; then
         return
@@ -77,7 +77,7 @@ cargo_tool() {
     say "Building $1 $2"
     # Its own target directory: it would otherwise wait for, and be waited for by, every build of the project. What it does is bound by
     # the file systems under it: little optimisation is enough.
-    CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$TOOLS/build" cargo install --debug --quiet --locked --root "$TOOLS" "$1" --version "$2" --force
+    CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR="$TOOLS/build" cargo install --debug --quiet --locked --root "$TOOLS" "$1" --version "$2" --force "${@:3}"
 }
 
 # wait_for_port PORT: until something listens at that port of loopback, at most 20 seconds.

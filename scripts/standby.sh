@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries a pair of metadata servers of a room in a bucket (versitygw): clients write while the server that leads is killed, stopped and woken,
+# Tries a pair of metadata servers of a room in a bucket (versitygw, or Garage): clients write while the server that leads is killed, stopped and woken,
 # or steps down, or a disk is killed. Every file that was synced must be there, through each client and after everything was restarted; a
 # lock that one client holds must stay its own all the time; no call may fail.
 #
@@ -8,8 +8,9 @@
 #   LOG=postgres://…|etcd://…               where the commits are; default: in the bucket
 #   ENGINE=postgres|etcd                    starts that engine with several nodes for the commits of the room and of two disks in the
 #                                           bucket, and kills nodes of it too; scripts/engines.sh installs what this needs
+#   BUCKET=garage                           the bucket is in three nodes of Garage, of which some are killed too; needs ENGINE or LOG
 #   CLIENTS=6                               clients that write; default: 2
-#   KIND=kill                               only rounds of this kind: kill, stop, step-down, disk, node
+#   KIND=kill                               only rounds of this kind: kill, stop, step-down, disk, node, store
 #   LONGEST=5                               fails where the longest call of a round, of 99 of 100 rounds, took longer, in seconds
 #
 # Needs FUSE, and root or fusermount3. Ends with 0 only if all was well, and reports how long the longest call of each round took.
@@ -25,7 +26,12 @@ SEED=${SEED:-$RANDOM}
 RANDOM=$SEED
 mkdir -p "$TARGET_DIR"
 WORK=$(mktemp -d "$TARGET_DIR/standby.XXXXXX")
-. "$(dirname "$0")/s3.sh"
+if [ "${BUCKET:-}" = garage ]; then
+    [ -n "${ENGINE:-}${LOG:-}" ] || die "Garage does not keep the order of commits: set ENGINE or LOG"
+    . "$(dirname "$0")/garage.sh"
+else
+    . "$(dirname "$0")/s3.sh"
+fi
 export XDG_STATE_HOME=$WORK/state LC_ALL=C
 PLACE=s3://rooms/shared KEY=(--raw-key-file "$WORK/key")
 declare -A PID PORT_OF
@@ -36,6 +42,7 @@ if [ -n "${ENGINE:-}" ]; then
     . "$(dirname "$0")/engine-nodes.sh"
     KINDS+=(node)
 fi
+[ "${BUCKET:-}" != garage ] || KINDS+=(store)
 
 cleanup() {
     local status=$? name
@@ -113,6 +120,10 @@ say "seed $SEED: repeat with SEED=$SEED"
 head -c 32 /dev/urandom >"$WORK/key"
 start_server
 [ -z "${ENGINE:-}" ] || start_engine
+if [ "${BUCKET:-}" = garage ]; then
+    said=$("$BIN" create s3://rooms/alone --cache "$WORK/alone" "${KEY[@]}" 2>&1) && die "a room is created in a store that does not keep the order of commits"
+    [[ $said = *'overwrites a commit'*--log* ]] || die "the refusal does not say what is needed: $said"
+fi
 LOG_OPTION=()
 [ -z "${LOG:-}" ] || LOG_OPTION=(--log "$LOG")
 "$BIN" create $PLACE --cache "$WORK/a" "${LOG_OPTION[@]}" --owner 0:0 "${KEY[@]}" >/dev/null
@@ -284,8 +295,12 @@ for round in $(seq "$ROUNDS"); do
         lose_node
         victim=$LOST
         ;;
+    store)
+        lose_store
+        victim=$LOST_STORE
+        ;;
     esac
-    [[ $kind = disk || $kind = node ]] || until_ok 20 serves $OTHER || die "round $round, $kind: the standby does not serve"
+    [[ $kind = disk || $kind = node || $kind = store ]] || until_ok 20 serves $OTHER || die "round $round, $kind: the standby does not serve"
     took=$(python3 "$WORK/continued.py" "$began" "${JOURNALS[@]}") || die "round $round, $kind: calls do not go on"
     rival=0
     python3 "$WORK/rival.py" "$WORK/${CLIENT[1]}/locked" 2>>"$WORK/holder.log" || rival=$?
@@ -297,6 +312,7 @@ for round in $(seq "$ROUNDS"); do
         ;;
     stop) kill -CONT "${PID[$LEADER]}" ;;
     node) restore_node ;;
+    store) restore_store ;;
     esac
     until_ok 30 settled || die "round $round, $kind: not one serves and the other waits: $(status_of a) $(status_of b)"
     say "round $round: $kind of $victim, the longest call took $took s"
