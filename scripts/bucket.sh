@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tries rooms in a bucket against a real S3 server (versitygw, or Garage with commits in etcd): create, fill, mount, kill, go on elsewhere, two writers, the store away, a reader
-# that follows, what the bucket shows.
+# Tries rooms in a bucket against a real S3 server (versitygw, or Garage with commits in etcd): create, fill, mount, kill, go on elsewhere, two
+# writers, the store away, a reader that follows, what the bucket shows.
 #
 #   scripts/bucket.sh [BINARY [suites]]   default: target/release/strongroom, with strongroom-bucket beside it
 #

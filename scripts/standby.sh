@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tries a pair of metadata servers of a room in a bucket (versitygw, or Garage): clients write while the server that leads is killed, stopped and woken,
-# or steps down, or a disk is killed. Every file that was synced must be there, through each client and after everything was restarted; a
-# lock that one client holds must stay its own all the time; no call may fail.
+# Tries a pair of metadata servers of a room in a bucket (versitygw, or Garage): clients write while the server that leads is killed, stopped
+# and woken, or steps down, or a disk is killed. Every file that was synced must be there, through each client and after everything was
+# restarted; a lock that one client holds must stay its own all the time; no call may fail.
 #
 #   scripts/standby.sh [BINARY [ROUNDS]]    default: target/release/strongroom with strongroom-bucket beside it, 8 rounds
 #
