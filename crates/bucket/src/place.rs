@@ -85,33 +85,37 @@ impl Place {
             .with_timeout_disabled()
             .with_connect_timeout(std::time::Duration::from_secs(5))
             .with_allow_http(is_plain);
-        if let Some(bundle) = variable("AWS_CA_BUNDLE") {
-            options = only_authorities(options, &bundle)?;
-        } else if certificates::of_the_system().is_empty() {
-            // The client would end with an error before it knows whether it needs any.
-            if !is_plain {
-                return Err(io::Error::new(
-                    io::ErrorKind::NotFound,
-                    no_authorities(self),
-                ));
-            }
-            options = options.with_no_system_certificates(true);
+        let bundle = variable("AWS_CA_BUNDLE");
+        if let Some(bundle) = &bundle {
+            options = only_authorities(options, bundle)?;
         }
-        let store = builder
+        let builder = builder
             .with_bucket_name(&self.bucket)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
-            .with_retry(once)
-            .with_client_options(options)
-            .build()
+            .with_retry(once);
+        let client = |options| builder.clone().with_client_options(options).build();
+        let store = match client(options.clone()) {
+            // Without any certificates of the system a client is not made, before it is known whether it needs one.
+            Err(_) if bundle.is_none() && certificates::of_the_system().is_empty() => {
+                if !is_plain {
+                    return Err(no_authorities(self));
+                }
+                client(options.with_no_system_certificates(true))
+            }
+            made => made,
+        };
+        let store = store
             .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("{self}: {e}")))?;
         Ok(Arc::new(store))
     }
 }
 
-fn no_authorities(place: &Place) -> String {
-    format!(
-        "{place}: this machine has no CA certificates to check the store's with; install its package ca-certificates, or name a file of them in AWS_CA_BUNDLE"
-    )
+fn no_authorities(place: &Place) -> io::Error {
+    let why = format!(
+        "{place}: this machine has no CA certificates to check the store's with; install its package ca-certificates, or name a file of them in \
+         AWS_CA_BUNDLE"
+    );
+    io::Error::new(io::ErrorKind::NotFound, why)
 }
 
 /// A server's certificate must be of one of these, as the AWS CLI has it.
