@@ -16,12 +16,10 @@ BIN=$(realpath "${1:-$TARGET_DIR/release/strongroom}")
 [ -x "$(dirname "$BIN")/strongroom-bucket" ] || die "there is no strongroom-bucket beside $BIN: run make build"
 mkdir -p "$TARGET_DIR"
 WORK=$(mktemp -d "$TARGET_DIR/bucket.XXXXXX")
+. "$(dirname "$0")/s3.sh"
 if [ "${BUCKET:-}" = garage ]; then
-    . "$(dirname "$0")/garage.sh"
     ENGINE=etcd ENGINE_PORT=$((S3_PORT + 1))
     . "$(dirname "$0")/engine-nodes.sh"
-else
-    . "$(dirname "$0")/s3.sh"
 fi
 . "$(dirname "$0")/checks.sh"
 export XDG_CACHE_HOME=$WORK/cache XDG_STATE_HOME=$WORK/state LC_ALL=C

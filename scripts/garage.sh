@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Three nodes of Garage on loopback that keep three copies of everything, and HAProxy in front of them, for a script. Sourced behind lib.sh,
-# with WORK set; has the names of s3.sh. Builds Garage where it is missing, which takes minutes, and installs HAProxy.
+# Three nodes of Garage on loopback that keep three copies of everything, and HAProxy in front of them, for a script. Sourced by s3.sh,
+# and has the names of that one. Builds Garage where it is missing, which takes minutes, and installs HAProxy.
 #
 # Garage does not honour `If-None-Match: *`: a room in it needs a log elsewhere.
 #
@@ -14,14 +14,13 @@ cargo_tool garage $GARAGE_VERSION --no-default-features --features bundled-libs,
 rm -rf "$TOOLS/build"
 GARAGE=$TOOLS/bin/garage
 install_packages haproxy
-S3_PORT=${PORT:-$((20000 + $$ % 12000))}
-# A node's port for S3 and the one for other nodes.
-declare -A GARAGE_PID GARAGE_PORT
+# A node's port for S3; the next one is for other nodes. A node's name among them.
+declare -A GARAGE_PID GARAGE_PORT GARAGE_ID
 GARAGE_PORT=([g1]=$((S3_PORT + 20)) [g2]=$((S3_PORT + 22)) [g3]=$((S3_PORT + 24)))
 LOST_STORE=
-S3_PID=
-export AWS_ACCESS_KEY_ID=GK0123456789abcdef01234567 AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$S3_PORT
-AWS_SECRET_ACCESS_KEY=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
+random_hex() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
+export AWS_ACCESS_KEY_ID=GK0123456789abcdef01234567
+AWS_SECRET_ACCESS_KEY=$(random_hex)
 export AWS_SECRET_ACCESS_KEY
 mkdir -p "$WORK/store"
 
@@ -37,14 +36,14 @@ join_stores() {
     local name other
     for name in g1 g2 g3; do
         for other in g1 g2 g3; do
-            [ $name = $other ] || garage $name node connect "$(garage $other node id -q)" >/dev/null
+            [ $name = $other ] || garage $name node connect "${GARAGE_ID[$other]}" >/dev/null
         done
     done
 }
 # Three nodes that know each other, the bucket, and HAProxy's configuration.
 configure_store() {
-    local name secret id
-    secret=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
+    local name secret
+    secret=$(random_hex)
     for name in g1 g2 g3; do
         cat >"$WORK/store/$name.toml" <<CONFIGURATION
 metadata_dir = "$WORK/store/$name.meta"
@@ -65,11 +64,11 @@ api_bind_addr = "127.0.0.1:${GARAGE_PORT[$name]}"
 CONFIGURATION
         chmod 600 "$WORK/store/$name.toml"
         start_store_node $name
+        GARAGE_ID[$name]=$(garage $name node id -q)
     done
     join_stores
     for name in g1 g2 g3; do
-        id=$(garage $name node id -q)
-        garage g1 layout assign "${id%@*}" -z "$name" -c 10G >/dev/null
+        garage g1 layout assign "${GARAGE_ID[$name]%@*}" -z "$name" -c 10G >/dev/null
     done
     garage g1 layout apply --version 1 >/dev/null
     garage g1 key import --yes "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" >/dev/null

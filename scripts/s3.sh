@@ -1,6 +1,16 @@
 # shellcheck shell=bash
 # An S3 server of loopback for a script: versitygw, which keeps objects as files in $WORK/store. Sourced behind lib.sh, with WORK set.
 # Builds it where it is missing, which needs Go.
+#
+#   BUCKET=garage      garage.sh instead, for a room with a log elsewhere
+
+S3_PORT=${PORT:-$((20000 + $$ % 12000))}
+S3_PID=
+export AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$S3_PORT
+if [ "${BUCKET:-}" = garage ]; then
+    . "$(dirname "${BASH_SOURCE[0]}")/garage.sh"
+    return
+fi
 
 VERSITYGW_VERSION=v1.8.0
 S3_SERVER=$(command -v versitygw || echo "$TOOLS/bin/versitygw")
@@ -8,9 +18,7 @@ if [ ! -x "$S3_SERVER" ]; then
     have go || die "versitygw is missing, and Go, which builds it: apt install golang"
     GOBIN=$TOOLS/bin go install "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW_VERSION" >&2
 fi
-S3_PORT=${PORT:-$((20000 + $$ % 12000))}
-S3_PID=
-export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret AWS_REGION=us-east-1 AWS_ENDPOINT_URL=http://127.0.0.1:$S3_PORT
+export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=testsecret
 mkdir -p "$WORK/store/rooms"
 
 # start_server [OPTION...]: of the server.

@@ -26,12 +26,8 @@ SEED=${SEED:-$RANDOM}
 RANDOM=$SEED
 mkdir -p "$TARGET_DIR"
 WORK=$(mktemp -d "$TARGET_DIR/standby.XXXXXX")
-if [ "${BUCKET:-}" = garage ]; then
-    [ -n "${ENGINE:-}${LOG:-}" ] || die "Garage does not keep the order of commits: set ENGINE or LOG"
-    . "$(dirname "$0")/garage.sh"
-else
-    . "$(dirname "$0")/s3.sh"
-fi
+[ "${BUCKET:-}" != garage ] || [ -n "${ENGINE:-}${LOG:-}" ] || die "Garage does not keep the order of commits: set ENGINE or LOG"
+. "$(dirname "$0")/s3.sh"
 export XDG_STATE_HOME=$WORK/state LC_ALL=C
 PLACE=s3://rooms/shared KEY=(--raw-key-file "$WORK/key")
 declare -A PID PORT_OF
