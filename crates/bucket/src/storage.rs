@@ -69,7 +69,8 @@ impl BucketStorage {
         client.wait(async move {
             let there = |place: &str| {
                 let why = format!(
-                    "there is a room or a disk in {place} already, or what is left of one: choose another prefix, or, after a creation that was killed, remove what is left with the store's own tool"
+                    "there is a room or a disk in {place} already, or what is left of one: choose another prefix, or, after a creation that was \
+                     killed, remove what is left with the store's own tool"
                 );
                 Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
             };

@@ -10,7 +10,8 @@
 //! 4. A read-only opening never lowers an entry, and writes none at all for a backup.
 //! 5. An entry that cannot be read, or is no entry, refuses the room. Only what is not there says nothing.
 //! 6. Several processes, also of several machines, may have one state directory: each writes whole files under names of its own,
-//!    and an entry is replaced under a lock, by nothing older unless a rollback was accepted.
+//!    and an entry is replaced under a lock, by nothing older unless a rollback was accepted; without the lock where it is not to be
+//!    had, so that a process that is stopped holds up no other.
 
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
