@@ -31,7 +31,7 @@ start_store_node() {
     GARAGE_PID[$1]=$!
     wait_for_port "${GARAGE_PORT[$1]}" || die "Garage does not start: $(tail -n 3 "$WORK/garage-$1.log")"
 }
-# Nodes that were ended look for each other again at intervals of a minute only.
+# By themselves, nodes look for each other again after 30 to 60 seconds.
 join_stores() {
     local name other
     for name in g1 g2 g3; do
