@@ -19,6 +19,7 @@ explorer "$(part 15)" twos --each 300 || status=1
 explorer "$(part 10)" together --each 300 || status=1
 explorer "$(part 20)" keys --each 500 || status=1
 explorer "$(part 10)" snapshots --each 400 || status=1
+explorer "$(part 10)" ahead --each 400 || status=1
 explorer "$(part 10)" receiving --each 400 || status=1
 explorer "$(part 15)" random --each 4000 || status=1
 # Each sync left out: what is not caught is printed and is no failure here (see docs/reliability.md).

@@ -42,6 +42,7 @@ macro_rules! contract_tests {
             orphans_are_inodes_without_a_name,
             walks_over_everything_miss_nothing,
             what_is_applied_is_read_at_once_and_a_crash_forgets_it,
+            what_is_written_ahead_is_the_commits_and_a_crash_forgets_it,
             a_commit_survives_a_crash_and_raises_the_generation,
             named_values_are_part_of_the_commit,
             answers_are_kept_by_client_and_slot_with_what_they_answer,

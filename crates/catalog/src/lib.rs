@@ -441,6 +441,9 @@ pub trait Catalog: Send + Sync + Debug {
     fn set_meta(&self, key: &str, value: &[u8]) -> Result<()>;
     /// Whether an inode has, or once had, [`FileFlags`].
     fn has_flags(&self) -> bool;
+    /// Writes pages of pending changes, as the commit would: it has less to write then. Nothing becomes durable. Returns how many pages
+    /// the commit has so far; 0 in a catalog whose pages nothing vouches for. `NoSpace`: nothing was written.
+    fn write_ahead(&self) -> Result<u64>;
     /// Number of inodes, unlinked ones included.
     fn inode_count(&self) -> Result<u64>;
     /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.

@@ -11,7 +11,7 @@ use explorer::explore::{Options, Report, Subject, record, replay};
 use explorer::receiver_subject::{ReceiverSubject, receiving};
 use explorer::room_subject::RoomSubject;
 use explorer::states::{Limits, StateId};
-use explorer::workload::{Workload, grants, keys, ones, random, snapshots, together, twos};
+use explorer::workload::{Workload, ahead, grants, keys, ones, random, snapshots, together, twos};
 use explorer::{faults, sites, story, without};
 
 /// Cuts the power of a room at every point and looks at what is left.
@@ -44,6 +44,8 @@ enum Command {
     Grants,
     /// Every operation with snapshots before and behind it.
     Snapshots,
+    /// Every operation with what a room does ahead of commits before and behind it.
+    Ahead,
     /// A replica that receives what those lead to.
     Receiving,
     /// Leaves out each sync of the room in turn, and says by which workload that is noticed.
@@ -57,7 +59,7 @@ enum Command {
     },
     /// Lets operations of the storage fail, each in turn, and damages what is read.
     Faults {
-        /// Of which workloads: ones, twos, together, keys, grants, snapshots, or random:STEPS for sixteen of them.
+        /// Of which workloads: ones, twos, together, keys, grants, snapshots, ahead, or random:STEPS for sixteen of them.
         family: String,
         /// One operation in so many.
         #[arg(long, default_value_t = 1)]
@@ -181,6 +183,7 @@ fn main() -> ExitCode {
         Command::Keys => family(keys()),
         Command::Grants => family(grants()),
         Command::Snapshots => family(snapshots()),
+        Command::Ahead => family(ahead()),
         Command::Receiving => {
             let all = receiving();
             summed(how, |index| {
@@ -260,6 +263,7 @@ fn tried_faults(how: &How, family: &str, stride: u64, damage_catalog: bool) -> b
         None if family == "keys" => keys(),
         None if family == "grants" => grants(),
         None if family == "snapshots" => snapshots(),
+        None if family == "ahead" => ahead(),
         Some(("random", steps)) => match steps.parse() {
             Ok(steps) => (0..16).map(|n| random(how.seed << 20 | n, steps)).collect(),
             Err(_) => Vec::new(),

@@ -49,17 +49,15 @@ pub(crate) fn run(room: &Arc<Parts>) {
         {
             tracing::error!("deleting unlinked files: {e}");
         }
-        if asked.commit || Instant::now() >= due {
+        let must = asked.commit || Instant::now() >= due;
+        let committed = (must || asked.ahead) && commit(room, must);
+        if committed {
             due = Instant::now() + interval;
-            if let Err(e) = room.commits.commit_or_defer() {
-                tracing::error!("commit: {e}");
-            }
-            if let Err(e) = room.catalog.get().checkpoint() {
-                tracing::warn!("checkpoint: {e}");
-            }
-            room.freed.punch_holes();
-        } else if asked.punch {
-            room.freed.punch_holes();
+        }
+        if committed || asked.punch {
+            // What changes wait for comes before the rest.
+            let more = room.freed.punch_some();
+            room.env.requests.ask(|wake| wake.punch |= more);
         }
         if asked.merge || merge_due.is_some_and(|at| Instant::now() >= at) {
             merge_due = delete_snapshots(room);
@@ -69,6 +67,19 @@ pub(crate) fn run(room: &Arc<Parts>) {
         }
         cleaner.step(&room.maintenance);
     }
+}
+
+/// Commits if it `must`, or much is pending, and keeps the catalog's log short. Returns whether it did, or tried.
+fn commit(room: &Parts, must: bool) -> bool {
+    match room.commits.work_ahead(must) {
+        Ok(false) => return false,
+        Ok(true) => {}
+        Err(e) => tracing::error!("commit: {e}"),
+    }
+    if let Err(e) = room.catalog.get().checkpoint() {
+        tracing::warn!("checkpoint: {e}");
+    }
+    true
 }
 
 /// Goes on with the deletion of snapshots; returns when the next step is due, if there is one. Half of the time is left to

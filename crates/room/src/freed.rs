@@ -19,6 +19,8 @@ use crate::accounts::Settlement;
 use crate::environment::Environment;
 use crate::grants::Grants;
 
+/// Ranges punched before the room's thread looks at what else is asked of it.
+const AT_ONCE: usize = 128;
 /// Discarded blocks after which their holes are punched without a request: 1 MiB.
 const HOLES_GATHERED: u32 = 256;
 
@@ -133,6 +135,24 @@ impl Freed {
     pub(crate) fn punch_holes(&self) {
         let _one = self.punching.lock();
         let released = std::mem::take(&mut *self.holes.lock());
+        self.punch_released(released);
+    }
+
+    /// Punches some of what commits discarded. Returns whether there is more.
+    pub(crate) fn punch_some(&self) -> bool {
+        let _one = self.punching.lock();
+        let (some, more) = {
+            let mut holes = self.holes.lock();
+            // Neighbours become one hole.
+            holes.sort_unstable_by_key(|range| (range.segment, range.position));
+            let kept = holes.len().saturating_sub(AT_ONCE);
+            (holes.split_off(kept), kept > 0)
+        };
+        self.punch_released(some);
+        more
+    }
+
+    fn punch_released(&self, released: Vec<BlockRange>) {
         let released = self.grants.lock().hold_back(released);
         self.punch_dead(released);
     }

@@ -125,10 +125,13 @@ impl Pending {
         self.dirty.entry(cell.no).or_insert_with(|| cell.clone());
     }
 
-    fn remove_dirty(&mut self, no: InodeNo) {
-        if let Some(cell) = self.dirty.remove(&no) {
+    /// Returns whether it was there.
+    fn remove_dirty(&mut self, no: InodeNo) -> bool {
+        let removed = self.dirty.remove(&no);
+        if let Some(cell) = &removed {
             cell.is_dirty.store(false, Ordering::Release);
         }
+        removed.is_some()
     }
 
     fn take_dirty(&mut self) -> Vec<Arc<Cell>> {
@@ -258,6 +261,14 @@ impl InodeTable {
         deferred.map_or_else(Vec::new, |(_, blocks)| blocks)
     }
 
+    /// Notes that cells do not differ from the catalog any more. Called with their states locked for writing, since they were taken.
+    pub(crate) fn drained(&self, numbers: impl IntoIterator<Item = InodeNo>) {
+        let mut pending = self.pending.lock();
+        for no in numbers {
+            pending.remove_dirty(no);
+        }
+    }
+
     /// Takes a cell out of the deferred ones. `None`: it differs from the catalog in another way. Called with its state locked for
     /// writing.
     pub(crate) fn take_deferred(&self, cell: &Cell) -> Option<Vec<BlockRange>> {
@@ -296,6 +307,14 @@ impl InodeTable {
     /// Takes what is pending and not deferred.
     pub(crate) fn take_dirty(&self) -> Vec<Arc<Cell>> {
         self.pending.lock().take_dirty()
+    }
+
+    /// Takes those of some cells that are pending and not deferred.
+    pub(crate) fn take(&self, cells: &[Arc<Cell>]) -> Vec<Arc<Cell>> {
+        let mut pending = self.pending.lock();
+        let mut taken = cells.to_vec();
+        taken.retain(|cell| pending.remove_dirty(cell.no));
+        taken
     }
 
     /// What is pending and not deferred, left as it is.

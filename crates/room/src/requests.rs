@@ -24,6 +24,8 @@ pub(crate) struct Requests {
 pub(crate) struct Wake {
     pub(crate) stop: bool,
     pub(crate) commit: bool,
+    /// Much is pending: some of a commit's work can be done before it.
+    pub(crate) ahead: bool,
     pub(crate) reap: bool,
     pub(crate) flush: bool,
     pub(crate) punch: bool,
@@ -39,7 +41,7 @@ pub(crate) struct Wake {
 
 impl Wake {
     fn is_empty(&self) -> bool {
-        let asked = self.stop || self.commit || self.reap || self.flush;
+        let asked = self.stop || self.commit || self.ahead || self.reap || self.flush;
         !(asked || self.punch || self.clean || self.merge || self.remember)
             && self.damaged.is_empty()
     }

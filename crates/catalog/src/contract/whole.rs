@@ -125,6 +125,34 @@ pub fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut dyn Ma
     assert_eq!(after.verify().unwrap(), [""; 0]);
 }
 
+pub fn what_is_written_ahead_is_the_commits_and_a_crash_forgets_it(maker: &mut dyn Maker) {
+    let catalog = maker.fresh();
+    let generation = catalog.commit().unwrap();
+    let put_many = |from: u64| {
+        for i in from..from + 100 {
+            put_file(&*catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+        }
+    };
+    // The same pages again and again, and others.
+    for round in 0..5 {
+        put_many(round * 100);
+        catalog.write_ahead().unwrap();
+        assert!(catalog.is_dirty());
+    }
+    assert_eq!(catalog.inode_count().unwrap(), 500);
+    let after = maker.after_crash();
+    assert_eq!(after.generation(), generation);
+    assert_eq!(after.inode_count().unwrap(), 0);
+    put_many(500);
+    assert_eq!(catalog.commit().unwrap(), generation + 1);
+    let after = maker.after_crash();
+    drop(catalog);
+    assert_eq!(after.generation(), generation + 1);
+    assert_eq!(after.inode_count().unwrap(), 600);
+    assert!(after.lookup(InodeNo::ROOT, b"599").unwrap().is_some());
+    assert_eq!(after.verify().unwrap(), [""; 0]);
+}
+
 pub fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let first = catalog.generation();

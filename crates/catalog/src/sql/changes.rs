@@ -7,6 +7,7 @@
 
 use super::rows::{self, damaged, is_name, kind_number, to_sql};
 use super::{Failure, State, schema};
+use pages::authentic::Witness;
 use storage::spans;
 
 use crate::log::EntryMap;
@@ -92,11 +93,11 @@ impl State {
     }
 
     /// Runs statements within the pending transaction.
-    pub(super) fn changing(
+    pub(super) fn changing<T>(
         &mut self,
         bytes: u64,
-        run: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> Result<()> {
+        run: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         self.wal.expect(bytes)?;
         if self.conn.is_autocommit() {
             self.statement("BEGIN IMMEDIATE")?.execute(())?;
@@ -115,6 +116,20 @@ impl State {
             }
             error
         })
+    }
+
+    /// Writes gathered changes to their tables, and pages to SQLite's log.
+    pub(super) fn write_ahead(&mut self) -> Result<u64> {
+        if !self.dirty {
+            return Ok(0);
+        }
+        self.wal.reserve()?;
+        let written = self.changing(0, |state| {
+            state.write_gathered()?;
+            state.conn.cache_flush()?;
+            Ok(state.witness.as_ref().map_or(0, Witness::pending_pages))
+        });
+        written.map_err(unrepeatable)
     }
 
     /// Commits; durable once the log is synced.
@@ -138,11 +153,7 @@ impl State {
             if self.failed.is_none() {
                 self.fail(Failure::Commit);
             }
-            return Err(match error {
-                // The changes are gone: this is not the kind that can be tried again.
-                CatalogError::NoSpace => CatalogError::Poisoned,
-                other => other,
-            });
+            return Err(unrepeatable(error));
         }
         self.generation += 1;
         self.anchor = anchor;
@@ -413,6 +424,14 @@ fn log_bytes(changes: &[Change<'_>]) -> u64 {
                 }
         })
         .sum()
+}
+
+/// What a write to SQLite's log says that found no space, although it was reserved: the changes are gone, so it cannot be tried again.
+fn unrepeatable(error: CatalogError) -> CatalogError {
+    match error {
+        CatalogError::NoSpace => CatalogError::Poisoned,
+        other => other,
+    }
 }
 
 pub(super) fn encode_version(version: u32) -> [u8; 4] {

@@ -14,9 +14,9 @@ mod names;
 mod pairs;
 mod random;
 mod session;
-mod snapshots;
 mod start;
 mod step;
+mod stories;
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,9 +29,9 @@ pub use key_operations::keys;
 pub use pairs::{ones, together, twos};
 pub use random::random;
 pub use session::Session;
-pub use snapshots::snapshots;
 pub use start::Start;
 pub use step::{NoStep, Step, bytes};
+pub use stories::{ahead, snapshots};
 
 use crate::snapshot::Snapshot;
 
@@ -51,7 +51,7 @@ impl Workload {
         Self { name, start, steps }
     }
 
-    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `grants:N`, `snapshots:N`,
+    /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `grants:N`, `snapshots:N`, `ahead:N`,
     /// `random:SEED:LENGTH`.
     pub fn named(name: &str) -> Option<Self> {
         let (family, rest) = name.split_once(':')?;
@@ -61,6 +61,7 @@ impl Workload {
             "together" => together().into_iter().nth(rest.parse().ok()?),
             "keys" => keys().into_iter().nth(rest.parse().ok()?),
             "snapshots" => snapshots().into_iter().nth(rest.parse().ok()?),
+            "ahead" => ahead().into_iter().nth(rest.parse().ok()?),
             "grants" => grants().into_iter().nth(rest.parse().ok()?),
             "random" => {
                 let (seed, len) = rest.split_once(':')?;

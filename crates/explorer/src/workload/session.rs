@@ -362,6 +362,7 @@ fn whole(room: &Room, target: Option<&Arc<dyn Storage>>, step: &Step) -> room::R
             room.copy_from_snapshot(name, no, at(room, to)?)
         }
         Step::Tend => room.tend(),
+        Step::Prepare => room.prepare(),
         Step::Compact(percent) => room.compact(*percent, &|_, _| true).map(drop),
         Step::Backup => match target {
             Some(target) => room.backup_on(target.clone(), &|_, _| true).map(drop),

@@ -104,6 +104,8 @@ pub enum Step {
     Restore(String, String, String),
     /// Does what the room does in the background.
     Tend,
+    /// Does what the room does ahead of a commit.
+    Prepare,
     /// Gives the room a new master key; this key keeps its slot.
     Rekey(u8),
     /// Rewrites segments less alive than so many percent.
@@ -238,6 +240,7 @@ impl fmt::Display for Step {
             Self::RenameSnapshot(name, to) => write!(f, "rename-snapshot {name} {to}"),
             Self::Restore(name, p, q) => write!(f, "restore {name} {p} {q}"),
             Self::Tend => f.write_str("tend"),
+            Self::Prepare => f.write_str("prepare"),
             Self::Rekey(k) => write!(f, "rekey {k}"),
             Self::Compact(percent) => write!(f, "compact {percent}"),
             Self::Backup => f.write_str("backup"),
@@ -332,6 +335,7 @@ fn parse(words: &[&str]) -> Option<Step> {
         ("rename-snapshot", [name, to]) => Step::RenameSnapshot((*name).into(), (*to).into()),
         ("restore", [name, p, q]) => Step::Restore((*name).into(), (*p).into(), (*q).into()),
         ("tend", []) => Step::Tend,
+        ("prepare", []) => Step::Prepare,
         ("rekey", [k]) => Step::Rekey(k.parse().ok()?),
         ("compact", [percent]) => Step::Compact(percent.parse().ok()?),
         ("backup", []) => Step::Backup,

@@ -10,7 +10,7 @@ use explorer::record::Recorder;
 use explorer::room_subject::RoomSubject;
 use explorer::states::Limits;
 use explorer::without;
-use explorer::workload::{Workload, grants, keys, ones, random, snapshots, together, twos};
+use explorer::workload::{Workload, ahead, grants, keys, ones, random, snapshots, together, twos};
 use storage::{OpenMode, Storage, read_limited};
 
 /// A file that is replaced step by step, carefully but for what is left out.
@@ -201,6 +201,11 @@ fn borrowed_places_survive_every_crash() {
 #[test]
 fn snapshots_survive_every_crash() {
     survive(snapshots().into_iter().step_by(37), 60, 600);
+}
+
+#[test]
+fn work_ahead_of_commits_survives_every_crash() {
+    survive(ahead().into_iter().step_by(31), 60, 600);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! command tries every one.
 
 use explorer::faults::{Kind, Options, Reference, run, trial};
-use explorer::workload::{Workload, grants, keys, ones, random, snapshots, twos};
+use explorer::workload::{Workload, ahead, grants, keys, ones, random, snapshots, twos};
 use storage::testing::{Fault, Op, Times};
 
 fn survive(workloads: Vec<Workload>, stride: u64, damage_catalog: bool) {
@@ -42,6 +42,11 @@ fn borrowed_places_survive_faults() {
 #[test]
 fn snapshots_survive_faults() {
     survive(snapshots().into_iter().step_by(61).collect(), 41, false);
+}
+
+#[test]
+fn work_ahead_of_commits_survives_faults() {
+    survive(ahead().into_iter().step_by(59).collect(), 23, false);
 }
 
 #[test]

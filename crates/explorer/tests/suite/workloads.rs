@@ -6,7 +6,9 @@ use std::sync::Arc;
 use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::verify::{How, verify};
-use explorer::workload::{Unwatched, Workload, grants, keys, ones, random, run, snapshots, twos};
+use explorer::workload::{
+    Unwatched, Workload, ahead, grants, keys, ones, random, run, snapshots, twos,
+};
 
 const THOROUGH: How = How {
     thorough: true,
@@ -50,6 +52,7 @@ fn every_workload_prints_as_lines_that_name_it_again() {
         .chain(keys())
         .chain(grants())
         .chain(snapshots())
+        .chain(ahead())
         .chain([random(1, 50)])
     {
         let again: Workload = workload.to_string().parse().unwrap();

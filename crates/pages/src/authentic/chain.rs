@@ -73,6 +73,11 @@ impl Chain {
         self.frames.len()
     }
 
+    /// Frames known that are not of a commit.
+    pub(super) fn pending(&self) -> usize {
+        self.frames.len().saturating_sub(self.committed())
+    }
+
     pub(super) fn frame(&self, index: usize) -> Option<Frame> {
         self.frames.get(index).copied()
     }

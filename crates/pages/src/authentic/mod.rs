@@ -182,6 +182,11 @@ impl Witness {
         self.0.lock().is_making()
     }
 
+    /// Pages in the log of a commit that is not complete.
+    pub fn pending_pages(&self) -> u64 {
+        self.0.lock().chain.pending() as u64
+    }
+
     /// What was found to be wrong with the pages since the catalog was opened; the first finding.
     pub fn finding(&self) -> Option<String> {
         self.0.lock().finding.clone()

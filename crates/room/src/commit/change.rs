@@ -71,14 +71,15 @@ impl Commits {
         self.poisoned.store(true, Ordering::SeqCst);
     }
 
-    /// Asks for a commit where much is pending, and holds a writer up where more is than memory should hold.
+    /// Asks for a commit, or for work ahead of one, where much is pending, and holds a writer up where more is than memory should hold.
     pub(crate) fn throttle(&self) -> Result<()> {
         let behind = self
             .changes
             .load(Ordering::Relaxed)
             .saturating_sub(self.committed.load(Ordering::Relaxed))
             / PENDING_CHANGES;
-        let inodes = self.data.inodes().pending_len() / PENDING_INODES;
+        let pending = self.data.inodes().pending_len();
+        let inodes = pending / PENDING_INODES;
         let bytes = self.blocks.pending() / PENDING_BYTES;
         if self.in_transaction() {
             return if inodes > 0 { self.spill() } else { Ok(()) };
@@ -86,8 +87,14 @@ impl Commits {
         if behind >= 4 || inodes >= 4 {
             return self.commit_or_defer();
         }
-        if behind + inodes as u64 + bytes > 0 {
-            self.env.requests.ask(|wake| wake.commit = true);
+        let commit = behind + inodes as u64 + bytes > 0 || self.pace.is_due();
+        let drains = self.pace.are_many(pending) && !self.env.options.network_backed;
+        let ahead = drains || self.pace.has_unwritten();
+        if (commit || ahead) && self.pace.ask() {
+            self.env.requests.ask(|wake| {
+                wake.commit |= commit;
+                wake.ahead |= ahead;
+            });
         }
         Ok(())
     }

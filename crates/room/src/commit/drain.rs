@@ -41,14 +41,14 @@ impl Commits {
     }
 
     /// What the catalog did not take is still to be written.
-    fn keep_dirty(&self, dirty: &[Arc<Cell>]) {
+    pub(super) fn keep_dirty(&self, dirty: &[Arc<Cell>]) {
         for cell in dirty {
             let _state = cell.state.write();
             self.data.mark_dirty(cell);
         }
     }
 
-    fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
+    pub(super) fn drain_cells(&self, dirty: &[Arc<Cell>]) -> Result<Result<()>> {
         let catalog = self.catalog.get();
         let mut outcome = Ok(());
         for group in dirty.chunks(GROUP) {
@@ -115,7 +115,12 @@ impl Commits {
                     state.held.clear();
                 }
             }
+            // A buffer that was sealed has marked its cell again.
+            let cells = group.iter().zip(&states);
+            let drained = cells.filter(|(_, state)| state.buffer.is_none());
+            self.data.inodes().drained(drained.map(|(cell, _)| cell.no));
         }
+        self.pace.drained(dirty.len());
         Ok(outcome)
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! 1. Order: sealed data durable, then the record or commit that refers to it, then, after a commit, what was replaced is
 //!    released. Little data is in the record itself.
-//! 2. Both see whole operations: `freeze` is held from the first row drained until the record is complete, or to the
-//!    commit's end. A record takes everything that was done before it, to whatever file. Only a record of names leaves deferred
+//! 2. Both see whole operations: `freeze` is held while rows are drained, and from what is drained last until the record is complete, or to
+//!    the commit's end. A record takes everything that was done before it, to whatever file. Only a record of names leaves deferred
 //!    inodes out: data that other machines wrote to new blocks and that nobody has asked to be durable.
 //! 3. One record or commit serves everybody who asked for one before it began.
 //! 4. After a failure other than lack of space the room is poisoned: no change is accepted until it is opened again.
@@ -17,12 +17,14 @@
 //! Long work (check, backup, compaction, rekey) takes its own locks before all of these. Reading takes neither 1 nor 2. A reader
 //! keeps the cell locked while it reads the segments, so what it looks at is not released under it.
 //!
-//! `change` lets operations in, `drain` hands what is pending to the catalog, `moment` does something between two changes,
-//! `transaction` puts commits off, `reclaim` finds what a crash kept from being freed.
+//! `change` lets operations in, `drain` hands what is pending to the catalog, `ahead` does so before a commit and `pace` says when,
+//! `moment` does something between two changes, `transaction` puts commits off, `reclaim` finds what a crash kept from being freed.
 
+mod ahead;
 mod change;
 mod drain;
 mod moment;
+mod pace;
 mod reclaim;
 mod transaction;
 
@@ -42,11 +44,12 @@ use crate::freed::Freed;
 use crate::inodes::Cell;
 use crate::rollback::Memory;
 use crate::{Error, Result};
+use pace::Pace;
 pub(crate) use reclaim::unpunched;
 
 /// Appended bytes after which a commit is begun in the background.
 const PENDING_BYTES: u64 = 256 << 20;
-/// Inodes with pending changes after which a commit is begun in the background.
+/// Inodes with pending changes after which a commit is begun in the background at the latest.
 const PENDING_INODES: usize = 8192;
 /// Changes after which a commit is begun in the background. The log holds no more: opening applies them again, which takes as
 /// long as they took.
@@ -77,6 +80,7 @@ pub(crate) struct Commits {
     names_durable: AtomicU64,
     /// Held while a commit runs, or a record is appended to the log.
     commit_lock: Mutex<()>,
+    pace: Pace,
     /// Transactions begun and not completed, one in another. Changed with `commit_lock` held.
     transactions: AtomicUsize,
     /// What this machine remembers of the room.
@@ -119,6 +123,7 @@ impl Commits {
             durable: AtomicU64::new(0),
             names_durable: AtomicU64::new(0),
             commit_lock: Mutex::new(()),
+            pace: Pace::new(),
             transactions: AtomicUsize::new(0),
             memory: Mutex::new(memory),
             poisoned: AtomicBool::new(false),
@@ -199,6 +204,10 @@ impl Commits {
 
     /// With `commit_lock` held: the same without deferred inodes.
     fn sync_names_now(&self) -> Result<()> {
+        if !self.env.options.network_backed {
+            // The catalog may have maps of data that is not flushed.
+            return self.sync_now();
+        }
         let freeze = waiting(|| self.freeze.write());
         let inodes = self.data.inodes();
         let refers_to_data = |cell: &Arc<Cell>| {
@@ -392,6 +401,7 @@ impl Commits {
                 return Err(self.failed(e));
             }
         };
+        self.pace.restart();
         self.blocks.take_pending();
         // A buffer that found no space stays pending, and the caller gets the error.
         if drained.is_ok() {

@@ -172,6 +172,12 @@ impl Room {
         Ok(parts.catalog.get().checkpoint()?)
     }
 
+    /// Does now what the room's own thread does ahead of a commit. Nothing becomes durable by it.
+    #[doc(hidden)]
+    pub fn prepare(&self) -> Result<()> {
+        self.parts()?.commits.prepare_all()
+    }
+
     /// Whether this machine remembers the newest state it sees of this room, so that a later opening notices a rollback.
     pub fn notices_rollbacks(&self) -> bool {
         self.parts.commits.is_remembered()
