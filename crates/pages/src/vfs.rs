@@ -4,6 +4,7 @@
 //! 2. No panic crosses into C: it becomes an error of the operation.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::{self, ErrorKind};
 use std::mem::size_of;
@@ -24,6 +25,15 @@ const PATH_MAX: c_int = 512;
 const JULIAN_1970_MS: i64 = 210_866_760_000_000;
 
 static NAME: &CStr = c"strongroom";
+
+thread_local! {
+    static READS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often SQLite has read from a file in calls of this thread.
+pub fn reads() -> u64 {
+    READS.get()
+}
 
 /// What SQLite allocates for each open file.
 #[repr(C)]
@@ -238,6 +248,7 @@ unsafe extern "C" fn read(
         to.cast::<u8>().write_bytes(0, len as usize);
         std::slice::from_raw_parts_mut(to.cast::<u8>(), len as usize)
     };
+    READS.set(READS.get().wrapping_add(1));
     done("read", &file.path, ffi::SQLITE_IOERR_READ, || {
         let read = file.inner.read(buf, offset as u64)?;
         // What is behind the end of the file must read as zeros.

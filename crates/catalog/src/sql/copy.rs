@@ -83,7 +83,9 @@ fn copy_locked(
     }
     let place = super::open::place(target)?;
     let witness = super::open::making(target, name, &place, key);
-    export(&state.conn, &place, name, key).map_err(|error| state.note(error))?;
+    let before = pages::reads();
+    let exported = export(&state.conn, &place, name, key);
+    state.vouch(before, exported)?;
     if is_left(&**target, name).map_err(|error| at(name, &error))? {
         return Err(CatalogError::Io(format!(
             "{name}: what was written could not be moved out of its log"

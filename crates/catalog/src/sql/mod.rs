@@ -234,9 +234,29 @@ impl State {
     }
 
     fn page_failed(&self) -> bool {
-        self.conn
-            .query_row("SELECT 1 FROM meta LIMIT 1", (), |_| Ok(()))
-            .is_err()
+        self.cipher_failed()
+            || self
+                .one("SELECT 1 FROM meta LIMIT 1", (), |_| Ok(()))
+                .is_err()
+    }
+
+    /// Whether SQLCipher has found a page that fails its check.
+    fn cipher_failed(&self) -> bool {
+        // Prepared each time: the answer is found then.
+        let status = self
+            .conn
+            .query_row("PRAGMA cipher_status", (), |row| row.get::<_, String>(0));
+        status.is_ok_and(|status| status == "0")
+    }
+
+    /// An answer, or the damage in it. SQLCipher gives zeros for a page that fails its check, and an error from the next page on: what is
+    /// in the last page that was read, as the end of a long value may be, says nothing. `before`: the reads before the question.
+    fn vouch<T>(&mut self, before: u64, answer: Result<T>) -> Result<T> {
+        match answer {
+            Ok(answer) if pages::reads() == before || !self.cipher_failed() => Ok(answer),
+            Ok(_) => Err(self.note(CatalogError::Damaged("a page fails its check".into()))),
+            Err(error) => Err(self.note(error)),
+        }
     }
 
     /// No further changes; and what is in the log stays there for the next opening to judge.
@@ -270,7 +290,9 @@ impl SqlCatalog {
         let mut state = self.lock();
         state.readable()?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
-        read(&state).map_err(|error| state.note(error))
+        let before = pages::reads();
+        let answer = read(&state);
+        state.vouch(before, answer)
     }
 
     /// Reads in tables that hold all that is gathered.
@@ -278,8 +300,10 @@ impl SqlCatalog {
         let mut state = self.lock();
         state.readable()?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
+        let before = pages::reads();
         state.bring_up_to_date()?;
-        read(&state).map_err(|error| state.note(error))
+        let answer = read(&state);
+        state.vouch(before, answer)
     }
 
     fn write<T>(&self, write: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
@@ -291,7 +315,9 @@ impl SqlCatalog {
         let mut state = self.lock();
         state.writable()?;
         let _span = tracing::trace_span!(target: spans::TARGET, spans::CATALOG).entered();
-        write(&mut state)
+        let before = pages::reads();
+        let done = write(&mut state)?;
+        state.vouch(before, Ok(done))
     }
 
     /// Commits under the lock, syncs outside it.

@@ -36,6 +36,48 @@ fn creating_over_a_file_is_refused() {
     assert_eq!(fs::read(&files.path).unwrap(), before);
 }
 
+/// SQLCipher gives zeros for a page that fails its check, and an error from the next page on. The rest of a long value is in a page of its own,
+/// whose zeros say nothing to SQLite.
+#[test]
+fn the_end_of_a_long_value_is_damage_where_its_page_is_the_last_one_read() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let no = put(&catalog, InodeNo::ROOT, b"file");
+    let value: Vec<u8> = (0..5000u32).map(|i| i as u8 | 1).collect();
+    let long = Change::PutXattr {
+        inode: no,
+        name: b"user.long",
+        value: &value,
+    };
+    catalog.apply(&[long]).unwrap();
+    catalog.commit().unwrap();
+    drop(catalog);
+    let good = fs::read(&files.path).unwrap();
+    let mut found = 0;
+    for page in 1..good.len() / 4096 {
+        let mut bad = good.clone();
+        bad[page * 4096 + 100] ^= 1;
+        let path = files.dir();
+        fs::write(&path, &bad).unwrap();
+        let Ok(catalog) = open(&path) else { continue };
+        match catalog.xattr(no, b"user.long") {
+            Ok(read) => assert!(read.as_ref() == Some(&value), "page {}", page + 1),
+            Err(CatalogError::Damaged(_)) => found += 1,
+            Err(error) => panic!("page {}: {error}", page + 1),
+        }
+        // The same with a transaction open.
+        let Ok(catalog) = open(&path) else { continue };
+        let set = catalog.set_meta("a", b"value");
+        let read = catalog.xattr(no, b"user.long");
+        assert!(
+            set.is_err() || read.is_err() || read.unwrap().as_ref() == Some(&value),
+            "page {}, with a change pending",
+            page + 1
+        );
+    }
+    assert!(found > 0, "no page of the value was damaged");
+}
+
 /// Every answer is the right one or an error that says damage.
 #[test]
 fn a_flipped_byte_in_any_page_is_damage_and_never_wrong_data() {
