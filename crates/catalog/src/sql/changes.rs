@@ -129,7 +129,9 @@ impl State {
             state.conn.cache_flush()?;
             Ok(state.witness.as_ref().map_or(0, Witness::pending_pages))
         });
-        written.map_err(unrepeatable)
+        let pages = written.map_err(unrepeatable)?;
+        self.wal.written();
+        Ok(pages)
     }
 
     /// Commits; durable once the log is synced.
@@ -160,7 +162,7 @@ impl State {
         self.edits.committed(self.has_log);
         self.pending.clear();
         self.dirty = false;
-        self.wal.committed();
+        self.wal.written();
         Ok(())
     }
 

@@ -180,8 +180,8 @@ impl Wal {
         Ok(())
     }
 
-    /// The pending changes are in the log.
-    pub(super) fn committed(&mut self) {
+    /// The pages of the pending changes are in the log. Those that change again are written in the same place.
+    pub(super) fn written(&mut self) {
         self.expected = 0;
     }
 }
