@@ -424,6 +424,9 @@ pub trait Catalog: Send + Sync + Debug {
     fn apply(&self, changes: &[Change<'_>]) -> Result<()>;
     /// Whether anything was applied since the last commit.
     fn is_dirty(&self) -> bool;
+    /// Writes pages of pending changes, as the commit would: it has less to write then. Nothing becomes durable. Returns how many pages
+    /// the commit has so far; 0 in a catalog whose pages nothing vouches for. `NoSpace`: nothing was written.
+    fn write_ahead(&self) -> Result<u64>;
     /// Makes everything applied durable, and returns the new generation. Nothing to do: the present one.
     fn commit(&self) -> Result<u64>;
     /// Makes everything applied durable by one record of the log, which later commits replace, and returns its generation.
@@ -441,9 +444,6 @@ pub trait Catalog: Send + Sync + Debug {
     fn set_meta(&self, key: &str, value: &[u8]) -> Result<()>;
     /// Whether an inode has, or once had, [`FileFlags`].
     fn has_flags(&self) -> bool;
-    /// Writes pages of pending changes, as the commit would: it has less to write then. Nothing becomes durable. Returns how many pages
-    /// the commit has so far; 0 in a catalog whose pages nothing vouches for. `NoSpace`: nothing was written.
-    fn write_ahead(&self) -> Result<u64>;
     /// Number of inodes, unlinked ones included.
     fn inode_count(&self) -> Result<u64>;
     /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.

@@ -57,7 +57,9 @@ pub(crate) fn run(room: &Arc<Parts>) {
         if committed || asked.punch {
             // What changes wait for comes before the rest.
             let more = room.freed.punch_some();
-            room.env.requests.ask(|wake| wake.punch |= more);
+            if more {
+                room.env.requests.ask(|wake| wake.punch = true);
+            }
         }
         if asked.merge || merge_due.is_some_and(|at| Instant::now() >= at) {
             merge_due = delete_snapshots(room);

@@ -242,12 +242,12 @@ impl Catalog for SqlCatalog {
         self.write(|state| state.apply(changes))
     }
 
-    fn write_ahead(&self) -> Result<u64> {
-        self.write(State::write_ahead)
-    }
-
     fn is_dirty(&self) -> bool {
         self.lock().dirty
+    }
+
+    fn write_ahead(&self) -> Result<u64> {
+        self.write(State::write_ahead)
     }
 
     fn commit(&self) -> Result<u64> {

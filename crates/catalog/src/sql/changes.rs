@@ -7,6 +7,7 @@
 
 use super::rows::{self, damaged, is_name, kind_number, to_sql};
 use super::{Failure, State, schema};
+
 use pages::authentic::Witness;
 use storage::spans;
 
