@@ -9,6 +9,8 @@ use crate::reports::{LostExtent, LostRange};
 
 /// Between two tries of a deletion of snapshots that cannot go on.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long inodes to be deleted wait for others. Who asks for the space has them deleted first.
+const REAP: Duration = Duration::from_millis(50);
 
 /// Works until it is asked to stop.
 pub(crate) fn run(room: &Arc<Parts>) {
@@ -20,12 +22,12 @@ pub(crate) fn run(room: &Arc<Parts>) {
     let mut cleaner = Cleaner::new();
     // When the deletion of snapshots goes on, if there is anything left of one.
     let mut merge_due: Option<Instant> = None;
+    // When what lost its last name is deleted, if anything did.
+    let mut reap_due: Option<Instant> = None;
     loop {
-        let wake = due.min(cleaner.due());
-        let asked = room
-            .env
-            .requests
-            .take(merge_due.map_or(wake, |at| at.min(wake)));
+        let others = merge_due.into_iter().chain(reap_due);
+        let wake = others.fold(due.min(cleaner.due()), Instant::min);
+        let asked = room.env.requests.take(wake);
         log_damage(room, asked.damaged);
         if asked.stop {
             return;
@@ -37,6 +39,7 @@ pub(crate) fn run(room: &Arc<Parts>) {
             due = Instant::now() + Duration::from_secs(3600);
             cleaner.pause();
             merge_due = None;
+            reap_due = None;
             continue;
         }
         if asked.flush
@@ -44,10 +47,17 @@ pub(crate) fn run(room: &Arc<Parts>) {
         {
             room.commits.failed(e);
         }
-        if asked.reap
-            && let Err(e) = room.reaper.reap_all()
-        {
-            tracing::error!("deleting unlinked files: {e}");
+        if asked.reap {
+            // Quotas count a file until it is deleted.
+            let at_once = room.holds.has_many_doomed() || room.data.owners().is_counting();
+            let at = Instant::now() + if at_once { Duration::ZERO } else { REAP };
+            reap_due = Some(reap_due.map_or(at, |before| before.min(at)));
+        }
+        if reap_due.is_some_and(|at| Instant::now() >= at) {
+            reap_due = None;
+            if let Err(e) = room.reaper.reap_all() {
+                tracing::error!("deleting unlinked files: {e}");
+            }
         }
         let must = asked.commit || Instant::now() >= due;
         let committed = (must || asked.ahead) && commit(room, must);

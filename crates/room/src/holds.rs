@@ -9,6 +9,9 @@ use parking_lot::Mutex;
 
 use crate::environment::Environment;
 
+/// So many inodes are deleted at once; fewer wait for others a moment.
+const MANY: usize = 1024;
+
 #[derive(Debug)]
 pub(crate) struct Holds {
     env: Arc<Environment>,
@@ -98,8 +101,25 @@ impl Holds {
 
     /// An inode is to be deleted.
     pub(crate) fn doom(&self, no: InodeNo) {
-        self.doomed.lock().push(no);
-        self.env.requests.ask(|wake| wake.reap = true);
+        let count = {
+            let mut doomed = self.doomed.lock();
+            doomed.push(no);
+            doomed.len()
+        };
+        // Waking the thread for each of them costs as much as deleting it.
+        if count == 1 || count == MANY {
+            self.env.requests.ask(|wake| wake.reap = true);
+        }
+    }
+
+    /// Whether inodes are to be deleted.
+    pub(crate) fn has_doomed(&self) -> bool {
+        !self.doomed.lock().is_empty()
+    }
+
+    /// Whether so many are that they should not wait for others.
+    pub(crate) fn has_many_doomed(&self) -> bool {
+        self.doomed.lock().len() >= MANY
     }
 
     /// Takes one of the inodes to be deleted.

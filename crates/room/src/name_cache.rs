@@ -5,7 +5,7 @@
 
 use std::num::NonZeroUsize;
 
-use catalog::InodeNo;
+use catalog::{DirEntry, InodeNo};
 use lru::LruCache;
 use parking_lot::Mutex;
 
@@ -45,6 +45,23 @@ impl NameCache {
         let mut names = self.0.lock();
         if names.forgotten == seen {
             names.found.put((parent, name.into()), inode);
+        }
+    }
+
+    /// The same for the names of a listing: whoever removes or opens the files looks for them next.
+    pub(crate) fn put_listed<'a>(
+        &self,
+        parent: InodeNo,
+        listed: impl Iterator<Item = &'a DirEntry>,
+        seen: u64,
+    ) {
+        let mut names = self.0.lock();
+        if names.forgotten == seen {
+            for entry in listed {
+                names
+                    .found
+                    .put((parent, entry.name.as_slice().into()), entry.inode);
+            }
         }
     }
 

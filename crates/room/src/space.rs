@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use storage::Space as StorageSpace;
 
@@ -37,6 +38,8 @@ const FOR_MOVING: u64 = 128 << 20;
 const BUDGET: i64 = 64 << 20;
 /// One byte in so many is for the catalog rows of data.
 const ROWS: u64 = 64;
+/// How long who asks for the space waits for the deletion of files without a name.
+const REAP: Duration = Duration::from_millis(100);
 
 /// What space is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -239,6 +242,7 @@ impl Space {
 
     /// Space of the room and of the storage below.
     pub(crate) fn total(&self) -> Result<RoomSpace> {
+        let available = self.available()?.new;
         let space = self.env.storage.space()?;
         let accounts = self.blocks.accounts();
         let (live, stored) = (
@@ -250,7 +254,7 @@ impl Space {
         Ok(RoomSpace {
             total: space.total,
             free: space.free.saturating_sub(reserved),
-            available: self.available()?.new,
+            available,
             live,
             stored,
             reserved,
@@ -261,6 +265,11 @@ impl Space {
     /// Bytes that can still be written: what was deleted and is not yet punched counts, also from before a crash, for a
     /// writer who needs it has it punched.
     pub(crate) fn available(&self) -> Result<Available> {
+        if self.holds.has_doomed()
+            && let Err(e) = self.reaper.reap_for(REAP)
+        {
+            tracing::debug!("deleting unlinked files: {e}");
+        }
         let mut space = self.env.storage.space()?;
         if !self.env.options.network_backed {
             let deleted = self.blocks.accounts().released_blocks() + self.freed.hole_blocks();

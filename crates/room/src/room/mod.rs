@@ -186,8 +186,9 @@ impl Room {
     /// Facts.
     pub fn info(&self) -> Result<Info> {
         let parts = self.parts()?;
+        let space = parts.space.total()?;
         let header = parts.keys.header();
-        let (h, space) = (&header.header, parts.space.total()?);
+        let h = &header.header;
         Ok(Info {
             id: h.room_id(),
             format: h.format(),

@@ -421,8 +421,10 @@ impl Tree {
         if self.data.cell(no)?.state.read().inode.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        let seen = self.data.inodes().evictions();
+        let (seen, names_seen) = (self.data.inodes().evictions(), self.found.seen());
         let rows = self.catalog.get().entries_plus(no, after, limit)?;
+        let entries = rows.iter().map(|(entry, _)| entry);
+        self.found.put_listed(no, entries, names_seen);
         Ok(self.data.inodes().listed(rows, seen))
     }
 }

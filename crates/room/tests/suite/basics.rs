@@ -240,6 +240,56 @@ fn a_file_held_after_its_last_name_went_is_whole_or_not_there_at_all() {
 }
 
 #[test]
+fn the_space_of_removed_files_is_free_for_whoever_asks() {
+    let place = Place::new();
+    place.create().close().unwrap();
+    // Without the room's own thread, which deletes them a moment later.
+    let quiet = OpenOptions {
+        background: false,
+        ..place.options()
+    };
+    let room = Room::open(&place.room_dir(), &credential(), quiet).unwrap();
+    for name in ["a", "b"] {
+        room.write_file(format!("/{name}"), &pattern(8, 5 << 20))
+            .unwrap();
+    }
+    room.sync().unwrap();
+    room.unlink(InodeNo::ROOT, b"a").unwrap();
+    assert_eq!(room.space().unwrap().live, 5 << 20);
+    let before = room.available().unwrap().new;
+    room.unlink(InodeNo::ROOT, b"b").unwrap();
+    // No commit freed them yet, but whoever needs the space gets it.
+    assert!(room.available().unwrap().new > before);
+    assert_eq!(room.info().unwrap().space.live, 0);
+}
+
+#[test]
+fn names_of_a_listing_are_forgotten_with_the_files_they_led_to() {
+    let place = Place::new();
+    let room = place.create();
+    for name in ["removed", "replaced", "moved"] {
+        room.write_file(format!("/{name}"), name.as_bytes())
+            .unwrap();
+    }
+    room.close().unwrap();
+    let room = place.open();
+    assert_eq!(room.read_dir(InodeNo::ROOT, 0, 100).unwrap().len(), 3);
+    room.unlink(InodeNo::ROOT, b"removed").unwrap();
+    let rename = |to: &[u8]| {
+        let (root, mode) = (InodeNo::ROOT, RenameMode::Replace);
+        room.rename(root, b"moved", root, to, mode)
+    };
+    rename(b"replaced").unwrap();
+    assert_eq!(room.read_file("/replaced").unwrap(), b"moved");
+    for gone in ["removed", "moved"] {
+        let found = room.lookup(InodeNo::ROOT, gone.as_bytes());
+        assert!(matches!(found, Err(Error::NotFound)), "{gone}");
+        room.write_file(format!("/{gone}"), b"new").unwrap();
+        assert_eq!(room.read_file(format!("/{gone}")).unwrap(), b"new");
+    }
+}
+
+#[test]
 fn holes_are_found_and_cost_nothing() {
     let place = Place::new();
     let room = place.create();
