@@ -48,7 +48,7 @@ impl NameCache {
         }
     }
 
-    /// The same for the names of a listing: whoever removes or opens the files looks for them next.
+    /// The same for the names of a listing: the files are often opened or removed next.
     pub(crate) fn put_listed<'a>(
         &self,
         parent: InodeNo,

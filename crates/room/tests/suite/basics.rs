@@ -240,7 +240,7 @@ fn a_file_held_after_its_last_name_went_is_whole_or_not_there_at_all() {
 }
 
 #[test]
-fn the_space_of_removed_files_is_free_for_whoever_asks() {
+fn the_space_of_removed_files_is_free_as_soon_as_it_is_asked_for() {
     let place = Place::new();
     place.create().close().unwrap();
     // Without the room's own thread, which deletes them a moment later.
@@ -258,7 +258,7 @@ fn the_space_of_removed_files_is_free_for_whoever_asks() {
     assert_eq!(room.space().unwrap().live, 5 << 20);
     let before = room.available().unwrap().new;
     room.unlink(InodeNo::ROOT, b"b").unwrap();
-    // No commit freed them yet, but whoever needs the space gets it.
+    // No commit freed them yet, but a writer gets the space.
     assert!(room.available().unwrap().new > before);
     assert_eq!(room.info().unwrap().space.live, 0);
 }
