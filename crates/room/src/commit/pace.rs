@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Pages after which a commit is begun: it goes through them once, and then they are moved, in some 20 µs each.
-const COMMIT: u64 = 1500;
+const COMMIT: u64 = 800;
 /// Pages that pending inodes will be, after which they are handed to the catalog.
-const DRAIN: u64 = 1000;
+const DRAIN: u64 = 600;
 /// Pages that are written at once, while readers wait: in some 20 µs each.
 const WRITE: u64 = 256;
 /// A page and a row of it are counted in this many parts.
@@ -106,18 +106,18 @@ mod tests {
     #[test]
     fn inodes_are_many_where_each_has_a_page_of_its_own() {
         let pace = Pace::new();
-        assert!(!pace.are_many(1999) && pace.are_many(2000), "as guessed");
+        assert!(!pace.are_many(1199) && pace.are_many(1200), "as guessed");
         pace.drained(64);
         pace.written(4);
         assert!(!pace.are_many(8192), "sixteen share a page");
         pace.restart();
-        assert!(pace.are_many(2000), "that may have changed");
+        assert!(pace.are_many(1200), "that may have changed");
         pace.drained(64);
         pace.written(128);
-        assert!(!pace.are_many(499) && pace.are_many(500));
+        assert!(!pace.are_many(299) && pace.are_many(300));
         pace.drained(64);
         pace.written(128 + 640);
-        assert!(!pace.are_many(499), "the more are of something else");
+        assert!(!pace.are_many(299), "the more are of something else");
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         assert!(pace.has_unwritten() && !pace.is_due());
         pace.written(COMMIT - 100);
         assert!(!pace.has_unwritten() && !pace.is_due());
-        pace.drained(54);
+        pace.drained(80);
         assert!(pace.is_due());
         pace.restart();
         assert!(!pace.is_due());
