@@ -50,7 +50,8 @@ pub(crate) fn run(room: &Arc<Parts>) {
         if asked.reap {
             // Quotas count a file until it is deleted.
             let at_once = room.holds.has_many_doomed() || room.data.owners().is_counting();
-            let at = Instant::now() + if at_once { Duration::ZERO } else { REAP };
+            let wait = if at_once { Duration::ZERO } else { REAP };
+            let at = Instant::now() + wait;
             reap_due = Some(reap_due.map_or(at, |before| before.min(at)));
         }
         if reap_due.is_some_and(|at| Instant::now() >= at) {

@@ -5,7 +5,7 @@
 
 use std::num::NonZeroUsize;
 
-use catalog::{DirEntry, InodeNo};
+use catalog::InodeNo;
 use lru::LruCache;
 use parking_lot::Mutex;
 
@@ -42,25 +42,20 @@ impl NameCache {
 
     /// Keeps a name that was found, unless some name was forgotten since `seen`: it might be this one.
     pub(crate) fn put(&self, parent: InodeNo, name: &[u8], inode: InodeNo, seen: u64) {
-        let mut names = self.0.lock();
-        if names.forgotten == seen {
-            names.found.put((parent, name.into()), inode);
-        }
+        self.put_all(parent, std::iter::once((name, inode)), seen);
     }
 
-    /// The same for the names of a listing: the files are often opened or removed next.
-    pub(crate) fn put_listed<'a>(
+    /// The same for names of one directory.
+    pub(crate) fn put_all<'a>(
         &self,
         parent: InodeNo,
-        listed: impl Iterator<Item = &'a DirEntry>,
+        found: impl Iterator<Item = (&'a [u8], InodeNo)>,
         seen: u64,
     ) {
         let mut names = self.0.lock();
         if names.forgotten == seen {
-            for entry in listed {
-                names
-                    .found
-                    .put((parent, entry.name.as_slice().into()), entry.inode);
+            for (name, inode) in found {
+                names.found.put((parent, name.into()), inode);
             }
         }
     }

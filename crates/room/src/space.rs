@@ -242,8 +242,7 @@ impl Space {
 
     /// Space of the room and of the storage below.
     pub(crate) fn total(&self) -> Result<RoomSpace> {
-        let available = self.available()?.new;
-        let space = self.env.storage.space()?;
+        let space = self.look()?;
         let accounts = self.blocks.accounts();
         let (live, stored) = (
             accounts.live_blocks() * BLOCK,
@@ -254,7 +253,7 @@ impl Space {
         Ok(RoomSpace {
             total: space.total,
             free: space.free.saturating_sub(reserved),
-            available,
+            available: self.available_in(space).new,
             live,
             stored,
             reserved,
@@ -265,19 +264,27 @@ impl Space {
     /// Bytes that can still be written: what was deleted and is not yet punched counts, also from before a crash, for a
     /// writer who needs it has it punched.
     pub(crate) fn available(&self) -> Result<Available> {
+        Ok(self.available_in(self.look()?))
+    }
+
+    /// Space of the storage below, once files without a name are deleted.
+    fn look(&self) -> Result<StorageSpace> {
         if self.holds.has_doomed()
             && let Err(e) = self.reaper.reap_for(REAP)
         {
             tracing::debug!("deleting unlinked files: {e}");
         }
-        let mut space = self.env.storage.space()?;
+        Ok(self.env.storage.space()?)
+    }
+
+    fn available_in(&self, mut space: StorageSpace) -> Available {
         if !self.env.options.network_backed {
             let deleted = self.blocks.accounts().released_blocks() + self.freed.hole_blocks();
             space.available += deleted * BLOCK + self.freed.reclaimable();
         }
-        Ok(Available {
+        Available {
             new: self.available_of(Claim::New, &space),
             cached: self.available_of(Claim::Cached, &space),
-        })
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use common::{Place, sound};
 use room::{
     Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, NewFile, NewRoom,
-    OpenOptions, RenameMode, Room, SetAttr, XattrMode,
+    RenameMode, Room, SetAttr, XattrMode,
 };
 
 /// Held by each test: a child that opens a room waits for ever for SQLite's locks that other threads of its parent held at the fork.
@@ -79,10 +79,7 @@ fn a_fork_is_refused_by_name_and_its_end_touches_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let mut new = NewRoom::with_credential(NewCredential::RawKey(vec![7; 32].into()));
-    new.open = OpenOptions {
-        background: false,
-        ..place.options()
-    };
+    new.open = place.options_without_thread();
     let room = Room::create(&place.room_dir(), new).unwrap();
     room.write_file("/durable", b"by a sync").unwrap();
     room.sync().unwrap();

@@ -5,12 +5,11 @@
 //! There is no savepoint around an operation. What can fail once its statements run is a write to the disk or the check
 //! of a page, and both make SQLite or SQLCipher roll back the whole transaction anyway.
 
-use super::rows::{self, damaged, is_name, kind_number, to_sql};
-use super::{Failure, State, schema};
-
 use pages::authentic::Witness;
 use storage::spans;
 
+use super::rows::{self, damaged, is_name, kind_number, to_sql};
+use super::{Failure, State, schema};
 use crate::log::EntryMap;
 use crate::{
     ANSWER_MAX, CachedReply, CatalogError, Change, ClientKey, FileKind, Inode, InodeNo, Result,

@@ -423,8 +423,9 @@ impl Tree {
         }
         let (seen, names_seen) = (self.data.inodes().evictions(), self.found.seen());
         let rows = self.catalog.get().entries_plus(no, after, limit)?;
-        let entries = rows.iter().map(|(entry, _)| entry);
-        self.found.put_listed(no, entries, names_seen);
+        // The files are often opened or removed next.
+        let listed = rows.iter().map(|(entry, _)| (&*entry.name, entry.inode));
+        self.found.put_all(no, listed, names_seen);
         Ok(self.data.inodes().listed(rows, seen))
     }
 }

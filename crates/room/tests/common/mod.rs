@@ -38,6 +38,14 @@ impl Place {
         }
     }
 
+    /// For a room without its own thread, which would delete, commit and free in between.
+    pub fn options_without_thread(&self) -> OpenOptions {
+        OpenOptions {
+            background: false,
+            ..self.options()
+        }
+    }
+
     pub fn create(&self) -> Room {
         let mut new = NewRoom::with_credential(NewCredential::Passphrase {
             secret: secret(),
@@ -49,6 +57,15 @@ impl Place {
 
     pub fn open(&self) -> Room {
         self.try_open().unwrap()
+    }
+
+    pub fn open_without_thread(&self) -> Room {
+        Room::open(
+            &self.room_dir(),
+            &credential(),
+            self.options_without_thread(),
+        )
+        .unwrap()
     }
 
     pub fn try_open(&self) -> room::Result<Room> {

@@ -2,10 +2,10 @@
 
 use crate::common;
 use crate::common::stored::{create_on, open_on, options};
-use crate::common::{Place, copy_tree, credential, pattern};
+use crate::common::{Place, copy_tree, pattern};
 use room::{
-    Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile, OpenOptions, RenameMode, Room,
-    SeekTo, SetAttr, XattrMode,
+    Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewFile, RenameMode, SeekTo, SetAttr,
+    XattrMode,
 };
 
 fn file() -> NewFile {
@@ -214,11 +214,7 @@ fn an_unlinked_file_lives_while_held_and_its_space_comes_back_after() {
 fn a_file_held_after_its_last_name_went_is_whole_or_not_there_at_all() {
     let place = Place::new();
     place.create().close().unwrap();
-    let quiet = OpenOptions {
-        background: false,
-        ..place.options()
-    };
-    let room = Room::open(&place.room_dir(), &credential(), quiet).unwrap();
+    let room = place.open_without_thread();
     // Two threads race: one found the file and holds it only after the other removed it.
     room.write_file("/f", &pattern(8, 5 << 20)).unwrap();
     let no = room.resolve("/f".as_ref(), true).unwrap();
@@ -243,12 +239,8 @@ fn a_file_held_after_its_last_name_went_is_whole_or_not_there_at_all() {
 fn the_space_of_removed_files_is_free_as_soon_as_it_is_asked_for() {
     let place = Place::new();
     place.create().close().unwrap();
-    // Without the room's own thread, which deletes them a moment later.
-    let quiet = OpenOptions {
-        background: false,
-        ..place.options()
-    };
-    let room = Room::open(&place.room_dir(), &credential(), quiet).unwrap();
+    // The thread would delete them a moment later.
+    let room = place.open_without_thread();
     for name in ["a", "b"] {
         room.write_file(format!("/{name}"), &pattern(8, 5 << 20))
             .unwrap();

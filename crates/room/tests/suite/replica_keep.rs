@@ -36,8 +36,7 @@ impl Pair {
     fn options(&self, read_only: bool) -> OpenOptions {
         OpenOptions {
             read_only,
-            background: false,
-            ..self.place.options()
+            ..self.place.options_without_thread()
         }
     }
 

@@ -67,10 +67,7 @@ impl Pair {
     }
 
     fn options(&self) -> OpenOptions {
-        OpenOptions {
-            background: false,
-            ..self.place.options()
-        }
+        self.place.options_without_thread()
     }
 
     fn receive(&self, stream: &[u8]) -> room::Result<()> {
