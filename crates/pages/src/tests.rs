@@ -70,6 +70,24 @@ fn a_refused_write_is_an_error_that_says_so_and_the_database_stays_whole() {
     assert_eq!(sum(&db), 5);
 }
 
+/// SQLCipher decrypts what was not read, and refuses all pages from then on. As a lack of space, that was something after which one goes on:
+/// the next call found a damaged database.
+#[test]
+fn a_read_that_finds_no_space_is_a_failure_of_the_storage() {
+    let faulty = FaultyStorage::new(MemoryStorage::new());
+    let place = Registration::new(Arc::new(faulty.clone())).unwrap();
+    connect(&place)
+        .execute_batch("CREATE TABLE t(a); INSERT INTO t VALUES (1)")
+        .unwrap();
+    let db = connect(&place);
+    faulty.refuse(Op::Read, 1, Fault::NoSpace, Times::Always);
+    let failed = db.execute_batch("SELECT a FROM t").unwrap_err();
+    assert_eq!(
+        failed.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::SystemIoFailure)
+    );
+}
+
 #[test]
 fn a_long_statement_spills_into_memory_only() {
     let memory = MemoryStorage::new();

@@ -118,7 +118,12 @@ fn done(what: &str, path: &str, failed: c_int, run: impl FnOnce() -> io::Result<
         Ok(Err(error)) => {
             tracing::debug!("{what} {path}: {error}");
             match error.kind() {
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ffi::SQLITE_FULL,
+                // Not of a read, which breaks the connection: SQLCipher decrypts what was not read, and refuses all pages from then on.
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+                    if failed != ffi::SQLITE_IOERR_READ =>
+                {
+                    ffi::SQLITE_FULL
+                }
                 ErrorKind::InvalidData => ffi::SQLITE_CORRUPT,
                 ErrorKind::OutOfMemory => ffi::SQLITE_NOMEM,
                 _ => failed,
