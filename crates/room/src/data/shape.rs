@@ -25,6 +25,8 @@ impl Data {
         if size > SIZE_MAX {
             return Err(Error::FileTooLarge);
         }
+        // First: what a failure leaves done in part is committed too.
+        self.note_change(cell, state);
         // Space may be reserved behind the end.
         if size < state.inode.size || self.reservations.reserved() > 0 {
             self.flush_buffer(cell, state)?;
@@ -57,8 +59,6 @@ impl Data {
             while self.cut_some_chunks(cell, state, first_gone.div_ceil(CHUNK_LEN), false)? {}
         }
         state.inode.size = size;
-        state.row_dirty = true;
-        self.mark_dirty(cell);
         Ok(())
     }
 
@@ -227,6 +227,8 @@ impl Data {
         first: u64,
         end: u64,
     ) -> Result<u64> {
+        // First: what a failure leaves done in part is committed too.
+        self.note_change(cell, state);
         let mut marked = 0;
         let mut at = first;
         while at < end {
@@ -243,8 +245,6 @@ impl Data {
             marked += fresh;
             at += u64::from(blocks);
         }
-        state.row_dirty = true;
-        self.mark_dirty(cell);
         Ok(marked)
     }
 

@@ -64,22 +64,26 @@ impl Data {
         data: &[u8],
     ) -> Result<()> {
         let end = offset + data.len() as u64;
+        // First: what a failure leaves done in part is committed too.
+        self.mark_dirty(cell);
         let mut at = offset;
         while at < end {
             let piece_end = end.min((at / CHUNK_LEN + 1).saturating_mul(CHUNK_LEN));
-            self.write_piece(
-                cell,
-                state,
-                at,
-                &data[(at - offset) as usize..(piece_end - offset) as usize],
-            )?;
-            at = piece_end;
-            if state.inode.size < at {
-                state.inode.size = at;
+            let piece = &data[(at - offset) as usize..(piece_end - offset) as usize];
+            let written = self.write_piece(cell, state, at, piece);
+            let reached = match (&written, &state.buffer) {
+                (Ok(()), _) => piece_end,
+                // It is in the buffer, and could not be sealed.
+                (Err(_), Some(buffer)) => buffer.end(),
+                (Err(_), None) => 0,
+            };
+            if state.inode.size < reached {
+                state.inode.size = reached;
                 state.row_dirty = true;
             }
+            written?;
+            at = piece_end;
         }
-        self.mark_dirty(cell);
         Ok(())
     }
 

@@ -89,6 +89,28 @@ fn a_truncation_that_fails_leaves_the_file_as_it_was() {
     assert!(read[..30_001] == content[..30_001] && read[30_001..].iter().all(|b| *b == 0));
 }
 
+/// A write beyond the end of a chunk failed after its first part, which everybody saw from then on. No commit took it along: after the
+/// next opening it was gone, and the file's old length was there again.
+#[test]
+fn a_write_that_fails_in_part_is_committed_as_it_is_seen() {
+    const CHUNK: u64 = 1 << 20;
+    let storage = FaultyStorage::new(MemoryStorage::new());
+    let room = room(&storage);
+    room.write_file("/f", &[1; 9000]).unwrap();
+    room.sync().unwrap();
+    let no = room.resolve("/f".as_ref(), false).unwrap();
+    storage.refuse(Op::Write, 1, Fault::Io, Times::Once);
+    room.write(no, CHUNK - 2576, &[2; 6000]).unwrap_err();
+    let seen = room.read_file("/f").unwrap();
+    assert_eq!(seen.len() as u64, CHUNK);
+    room.sync().unwrap();
+    storage.inner().power_cut();
+    drop(room);
+    let room = again(&storage);
+    assert!(room.read_file("/f").unwrap() == seen);
+    sound(&room);
+}
+
 /// A commit that found no space for what a file's buffer held wrote the file's new length all the same: after a crash the
 /// file ended in zeros that nobody had written. It is now written as it was before the buffer.
 #[test]
