@@ -1,16 +1,18 @@
 //! What an opening needs of this machine, and the names that a state of the store has.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use storage::{HostStorage, LockGuard, Storage};
 
 use crate::client::Client;
+use crate::elsewhere;
 use crate::file::{File, Place};
 use crate::history::{self, History, damaged, hex};
 use crate::manifest::{Entry, Manifest, Stored};
-use crate::names::{self, ObjectName};
+use crate::names::{self, CHECKPOINTS, COMMITS, DATA, ObjectName, RECORDS};
+use crate::probe;
 use crate::record::{Op, Record};
 use crate::shared::{Names, Node};
 
@@ -90,6 +92,55 @@ fn replace(note: &Path, text: &str) -> io::Result<()> {
 /// Notes which writer of the bucket a directory has.
 pub(crate) fn note_writer(dir: &Path, manifest: &Manifest) -> io::Result<()> {
     replace(&dir.join(WRITER), &writer_line(manifest))
+}
+
+/// What a creation begins behind, and whether its writer was this machine's: nothing, in a store that was tested; or what an earlier
+/// creation left that ended before it synced anything, here or in good order. `AlreadyExists` where there is more.
+pub(crate) async fn found_by_creation(
+    client: &Client,
+    note: &WriterNote,
+) -> io::Result<(History, bool)> {
+    let refused = |place: &str| {
+        let why = format!(
+            "there is a room or a disk in {place} already, or what is left of one: choose another prefix, or, after a creation that was \
+             killed, remove what is left with the store's own tool"
+        );
+        Err(io::Error::new(ErrorKind::AlreadyExists, why))
+    };
+    client.prepare_log().await?;
+    let mut is_empty = !elsewhere::is_noted(client).await?;
+    for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
+        is_empty &= client.list(directory, None).await?.is_empty();
+    }
+    if is_empty {
+        if let Some(address) = client.log_address()
+            && !client.commits_after(0).await?.is_empty()
+        {
+            return refused(&format!(
+                "the log {address}, of the same bucket and prefix,"
+            ));
+        }
+        probe::probe(client).await?;
+        return Ok((History::default(), false));
+    }
+    let loaded = async {
+        elsewhere::check(client).await?;
+        history::load(client).await
+    };
+    let history = match loaded.await {
+        Ok(Some(history)) if history.manifest.names.is_empty() => history,
+        Ok(_) => return refused("the bucket"),
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
+            return refused("the bucket");
+        }
+        Err(e) => return Err(e),
+    };
+    let manifest = &history.manifest;
+    let is_ours = manifest.is_open && note.is_of(client, manifest).await?;
+    match manifest.is_open && !is_ours {
+        true => refused("the bucket"),
+        false => Ok((history, is_ours)),
+    }
 }
 
 /// Reads the newest state and begins to write; `None` where there is no room. `take_over`: also where another machine does, or died.

@@ -19,10 +19,10 @@ use crate::history::{self, History};
 use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG, RECORDS};
 use crate::objects::Objects;
 use crate::opening::{
-    WriterNote, cache_dir, load_and_begin, local, names_of, note_writer, nothing_there,
+    WriterNote, cache_dir, found_by_creation, load_and_begin, local, names_of, note_writer,
+    nothing_there,
 };
 use crate::options::Options;
-use crate::probe;
 use crate::record::Op;
 use crate::shared::{Node, Shared, lease};
 use crate::syncs::{self, Commits, sweep};
@@ -65,38 +65,11 @@ impl BucketStorage {
         let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
         let (local, writer) = local(dir, false)?;
         let begun_at = Moment::now();
-        let probing = client.clone();
-        client.wait(async move {
-            let there = |place: &str| {
-                let why = format!(
-                    "there is a room or a disk in {place} already, or what is left of one: choose another prefix, or, after a creation that was \
-                     killed, remove what is left with the store's own tool"
-                );
-                Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
-            };
-            for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
-                if !probing.list(directory, None).await?.is_empty() {
-                    return there("the bucket");
-                }
-            }
-            if elsewhere::is_noted(&probing).await? {
-                return there("the bucket");
-            }
-            probing.prepare_log().await?;
-            if let Some(address) = probing.log_address()
-                && !probing.commits_after(0).await?.is_empty()
-            {
-                return there(&format!(
-                    "the log {address}, of the same bucket and prefix,"
-                ));
-            }
-            probe::probe(&probing).await
-        })??;
         let (begun, note) = (client.clone(), WriterNote::read(dir));
         let history = client.wait(async move {
-            let mut history = History::default();
+            let (mut history, is_ours) = found_by_creation(&begun, &note).await?;
             let record = history::begin_of(&history.manifest, Vec::new())?;
-            note.intend(None, &record)?;
+            note.intend(is_ours.then_some(&history.manifest), &record)?;
             match history::begin(&begun, &mut history, &record).await? {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;

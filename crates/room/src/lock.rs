@@ -6,7 +6,8 @@ use storage::{LockGuard, Storage};
 
 use crate::{Error, Result};
 
-const LOCK: &str = "lock";
+/// Its name.
+pub(crate) const LOCK: &str = "lock";
 
 /// Held for as long as the room is open; it goes when the process ends, however it ends.
 #[derive(Debug)]

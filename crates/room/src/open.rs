@@ -27,7 +27,7 @@ use crate::layout::{
     NEW_CATALOG, NEW_CATALOG_TABLE, RESERVED, SEGMENTS, check_not_network_backed,
     is_network_backed, put_new_catalog_in_place,
 };
-use crate::lock::RoomLock;
+use crate::lock::{LOCK, RoomLock};
 use crate::parts::{Found, Parts};
 use crate::replica;
 use crate::rollback::Memory;
@@ -37,29 +37,37 @@ use crate::{Error, NewRoom, OpenOptions, Result};
 /// Creates a room and opens it.
 pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Parts> {
     let existed = dir.exists();
-    if existed {
-        if !dir.is_dir() || dir.read_dir()?.next().is_some() {
-            return Err(Error::NotEmptyTarget(dir.to_owned()));
-        }
-    } else {
+    if existed && (!dir.is_dir() || dir.read_dir()?.next().is_some()) {
+        return Err(Error::NotEmptyTarget(dir.to_owned()));
+    }
+    let new = Prepared::new(new)?;
+    if !existed {
         use std::os::unix::fs::DirBuilderExt;
         std::fs::DirBuilder::new().mode(0o700).create(dir)?;
     }
-    let made = HostStorage::open(dir)
-        .map_err(Error::from)
-        .and_then(|storage| create_on(Arc::new(storage), dir.to_owned(), new))
-        .and_then(|parts| {
-            if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-                std::fs::File::open(parent)?.sync_all()?;
+    let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(dir)?);
+    let lock = match claim(&*storage, dir) {
+        Ok(lock) => lock,
+        Err(e) => {
+            // What another creation made stays.
+            if !existed {
+                let _ = std::fs::remove_dir(dir);
             }
-            Ok(parts)
-        });
+            return Err(e);
+        }
+    };
+    let made = new.make(storage, dir.to_owned(), lock).and_then(|parts| {
+        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
+            std::fs::File::open(parent)?.sync_all()?;
+        }
+        Ok(parts)
+    });
     if made.is_err() {
         // Nothing of a room that could not be made is left behind: the directory was empty before.
         for name in [
             header::HEADER,
             header::BACKUP,
-            "lock",
+            LOCK,
             CATALOG,
             CATALOG_LOG,
             CATALOG_TABLE,
@@ -77,38 +85,73 @@ pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Parts> {
 
 /// Creates a room in an empty storage.
 pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -> Result<Parts> {
+    let new = Prepared::new(new)?;
+    let lock = claim(&*storage, &dir)?;
+    new.make(storage, dir, lock)
+}
+
+/// Takes the lock of a storage in which there is nothing, also once it is taken: another creation may have been faster.
+fn claim(storage: &dyn Storage, dir: &Path) -> Result<RoomLock> {
     if !storage.list("")?.is_empty() {
-        return Err(Error::NotEmptyTarget(dir));
+        return Err(Error::NotEmptyTarget(dir.to_owned()));
     }
-    let lock = Arc::new(RoomLock::take(&*storage, false)?);
-    let suite = new.suite.unwrap_or_else(Suite::fastest);
-    let (header, master) =
-        Header::create(suite, new.credential, &new.label).map_err(Error::from)?;
-    storage.create_dir(SEGMENTS)?;
-    let catalog = SqlCatalog::create(
-        &storage,
-        CATALOG,
-        &header.catalog_key(&master),
-        &catalog::OpenOptions::default(),
-    )?;
-    let root = directory_in_root(InodeNo::ROOT, 0o755, (new.uid, new.gid), now());
-    catalog.apply(&[catalog::Change::PutInode(&root)])?;
-    catalog.set_meta("room", header.room_id().to_string().as_bytes())?;
-    catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;
-    let generation = catalog.commit()?;
-    storage.sync_dir("")?;
-    let mut header = HeaderState {
-        header,
-        master,
-        bytes: Vec::new(),
-    };
-    header.store(&*storage)?;
-    let opened = OpenedCatalog {
-        catalog: Arc::new(catalog),
-        found: generation,
-        storage,
-    };
-    assemble(dir, new.open, lock, header, None, opened, false)
+    let lock = RoomLock::take(storage, false)?;
+    match storage.list("")?.iter().all(|name| name == LOCK) {
+        true => Ok(lock),
+        false => Err(Error::NotEmptyTarget(dir.to_owned())),
+    }
+}
+
+/// A new room with its keys. Making them takes as long as guessing the passphrase shall, so it comes before anything is written: a creation
+/// that is ended meanwhile leaves nothing.
+struct Prepared {
+    header: Header,
+    master: MasterKey,
+    owner: (u32, u32),
+    options: OpenOptions,
+}
+
+impl Prepared {
+    fn new(new: NewRoom) -> Result<Self> {
+        let suite = new.suite.unwrap_or_else(Suite::fastest);
+        let (header, master) = Header::create(suite, new.credential, &new.label)?;
+        Ok(Self {
+            header,
+            master,
+            owner: (new.uid, new.gid),
+            options: new.open,
+        })
+    }
+
+    fn make(self, storage: Arc<dyn Storage>, dir: PathBuf, lock: RoomLock) -> Result<Parts> {
+        let Self { header, master, .. } = self;
+        storage.create_dir(SEGMENTS)?;
+        let catalog = SqlCatalog::create(
+            &storage,
+            CATALOG,
+            &header.catalog_key(&master),
+            &catalog::OpenOptions::default(),
+        )?;
+        let root = directory_in_root(InodeNo::ROOT, 0o755, self.owner, now());
+        catalog.apply(&[catalog::Change::PutInode(&root)])?;
+        catalog.set_meta("room", header.room_id().to_string().as_bytes())?;
+        catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;
+        let generation = catalog.commit()?;
+        storage.sync_dir("")?;
+        let mut header = HeaderState {
+            header,
+            master,
+            bytes: Vec::new(),
+        };
+        header.store(&*storage)?;
+        let opened = OpenedCatalog {
+            catalog: Arc::new(catalog),
+            found: generation,
+            storage,
+        };
+        let lock = Arc::new(lock);
+        assemble(dir, self.options, lock, header, None, opened, false)
+    }
 }
 
 /// What a directory that is a replica is opened for.

@@ -318,6 +318,41 @@ fn a_creation_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
     assert!(opened > 0);
 }
 
+/// A creation was killed, and the next one on its machine was refused: somebody had to remove objects by hand.
+#[test]
+fn a_creation_that_was_killed_can_be_begun_again_on_its_machine() {
+    if Store::new().has_log() {
+        // Each creation that fails takes as long as a lost engine.
+        return;
+    }
+    let mut refused = 0;
+    for requests in 0.. {
+        let (store, [here, there]) = (Store::new(), two_machines());
+        let mut short_of_time = polite();
+        short_of_time.timeout = short(&store, 100);
+        store.end_after(requests, true);
+        let created = create(&store, here.path(), short_of_time);
+        store.heal();
+        if created.is_ok() {
+            break;
+        }
+        // Elsewhere nobody knows whether that one is still at work.
+        if crate::store::list(&store, "rooms/a/commits").len() == 1 {
+            let elsewhere = create(&store, there.path(), polite()).unwrap_err();
+            assert_eq!(elsewhere.kind(), ErrorKind::AlreadyExists, "{elsewhere}");
+            refused += 1;
+        }
+        let again = create(&store, here.path(), polite()).unwrap();
+        write(&again, "f", b"x").unwrap();
+        drop(again);
+        let third = create(&store, here.path(), polite()).unwrap_err();
+        assert_eq!(third.kind(), ErrorKind::AlreadyExists, "{third}");
+        let storage = open(&store, here.path(), polite()).unwrap();
+        assert_eq!(read(&storage, "f").unwrap(), b"x");
+    }
+    assert!(refused > 0);
+}
+
 /// Two machines began at once: what one of them had noted before does not make the other's commit of that number its own.
 #[test]
 fn a_begin_that_another_machine_won_is_not_known_as_ours() {

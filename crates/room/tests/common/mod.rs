@@ -47,12 +47,16 @@ impl Place {
     }
 
     pub fn create(&self) -> Room {
+        self.try_create().unwrap()
+    }
+
+    pub fn try_create(&self) -> room::Result<Room> {
         let mut new = NewRoom::with_credential(NewCredential::Passphrase {
             secret: secret(),
             cost: Argon2Cost::LEAST,
         });
         new.open = self.options();
-        Room::create(&self.room_dir(), new).unwrap()
+        Room::create(&self.room_dir(), new)
     }
 
     pub fn open(&self) -> Room {

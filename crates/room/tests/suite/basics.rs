@@ -45,6 +45,27 @@ fn missing_directories_are_made_however_deep_and_never_over_something_else() {
     assert!(matches!(through, Err(Error::NotDirectory)), "{through:?}");
 }
 
+/// Several find the directory empty. One makes the room; the others, which cannot, leave it as it is.
+#[test]
+fn of_creations_at_once_one_makes_the_room_and_the_others_leave_it_whole() {
+    for _ in 0..5 {
+        let place = Place::new();
+        std::fs::create_dir(place.room_dir()).unwrap();
+        let create = || {
+            let room = place.try_create()?;
+            room.write_file("/f", b"made")?;
+            room.close()
+        };
+        let made = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(create)).collect();
+            let results = threads.into_iter().map(|thread| thread.join().unwrap());
+            results.filter(Result::is_ok).count()
+        });
+        assert_eq!(made, 1);
+        assert_eq!(place.open().read_file("/f").unwrap(), b"made");
+    }
+}
+
 #[test]
 fn a_wrong_passphrase_is_refused() {
     let place = Place::new();
