@@ -9,6 +9,8 @@ pub(crate) const CHECKPOINTS: &str = "checkpoints";
 pub(crate) const DATA: &str = "data";
 /// Records of commits that are too large for their log.
 pub(crate) const RECORDS: &str = "records";
+/// Where all objects of a room are, but [`LOG`].
+pub(crate) const DIRECTORIES: [&str; 4] = [COMMITS, CHECKPOINTS, RECORDS, DATA];
 /// What says that the commits are in a log elsewhere.
 pub(crate) const LOG: &str = "log";
 

@@ -11,7 +11,7 @@ use crate::elsewhere;
 use crate::file::{File, Place};
 use crate::history::{self, History, damaged, hex};
 use crate::manifest::{Entry, Manifest, Stored};
-use crate::names::{self, CHECKPOINTS, COMMITS, DATA, ObjectName, RECORDS};
+use crate::names::{self, DIRECTORIES, ObjectName};
 use crate::probe;
 use crate::record::{Op, Record};
 use crate::shared::{Names, Node};
@@ -109,7 +109,7 @@ pub(crate) async fn found_by_creation(
     };
     client.prepare_log().await?;
     let mut is_empty = !elsewhere::is_noted(client).await?;
-    for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
+    for directory in DIRECTORIES {
         is_empty &= client.list(directory, None).await?.is_empty();
     }
     if is_empty {
@@ -166,9 +166,7 @@ pub(crate) async fn load_and_begin(
                 ),
             ));
         }
-        let record = history::begin_of(manifest, lease.clone())?;
-        note.intend(is_ours.then_some(manifest), &record)?;
-        if history::begin(client, &mut history, &record).await? {
+        if begin(client, &mut history, note, is_ours, lease.clone()).await? {
             return Ok(Some(history));
         }
     }
@@ -176,6 +174,19 @@ pub(crate) async fn load_and_begin(
         io::ErrorKind::ResourceBusy,
         "others are writing to this room: an opening was overtaken again and again",
     ))
+}
+
+/// Begins to write behind a state. `is_ours`: a writer of this directory has it open. False: another writer was faster.
+pub(crate) async fn begin(
+    client: &Client,
+    history: &mut History,
+    note: &WriterNote,
+    is_ours: bool,
+    lease: Vec<Op>,
+) -> io::Result<bool> {
+    let record = history::begin_of(&history.manifest, lease)?;
+    note.intend(is_ours.then_some(&history.manifest), &record)?;
+    history::begin(client, history, &record).await
 }
 
 /// The error where a place of the store has no commit.

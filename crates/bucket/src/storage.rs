@@ -16,10 +16,10 @@ use crate::commit::Committer;
 use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
-use crate::names::{CHECKPOINTS, COMMITS, DATA, LOG, RECORDS};
+use crate::names::{CHECKPOINTS, DATA, DIRECTORIES, LOG};
 use crate::objects::Objects;
 use crate::opening::{
-    WriterNote, cache_dir, found_by_creation, load_and_begin, local, names_of, note_writer,
+    WriterNote, begin, cache_dir, found_by_creation, load_and_begin, local, names_of, note_writer,
     nothing_there,
 };
 use crate::options::Options;
@@ -68,9 +68,7 @@ impl BucketStorage {
         let (begun, note) = (client.clone(), WriterNote::read(dir));
         let history = client.wait(async move {
             let (mut history, is_ours) = found_by_creation(&begun, &note).await?;
-            let record = history::begin_of(&history.manifest, Vec::new())?;
-            note.intend(is_ours.then_some(&history.manifest), &record)?;
-            match history::begin(&begun, &mut history, &record).await? {
+            match begin(&begun, &mut history, &note, is_ours, Vec::new()).await? {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;
                     Ok(history)
@@ -235,7 +233,7 @@ impl BucketStorage {
         let client = self.shared.objects.client.clone();
         client.clone().wait(async move {
             let (mut objects, mut bytes) = (0, 0);
-            for directory in [COMMITS, CHECKPOINTS, RECORDS, DATA] {
+            for directory in DIRECTORIES {
                 let listed = client.list(directory, None).await?;
                 objects += listed.len() as u64;
                 bytes += listed.iter().map(|(_, size)| size).sum::<u64>();

@@ -27,6 +27,7 @@ mod background;
 mod blocks;
 mod commit;
 mod contents;
+mod create;
 mod current;
 mod data;
 pub mod diff;

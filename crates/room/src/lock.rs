@@ -9,6 +9,11 @@ use crate::{Error, Result};
 /// Its name.
 pub(crate) const LOCK: &str = "lock";
 
+/// Whether a storage has nothing but a lock, or nothing at all.
+pub(crate) fn is_alone(storage: &dyn Storage) -> Result<bool> {
+    Ok(storage.list("")?.iter().all(|name| name == LOCK))
+}
+
 /// Held for as long as the room is open; it goes when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct RoomLock {

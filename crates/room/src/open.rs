@@ -1,9 +1,8 @@
-//! Making, opening and closing a room.
+//! Opening and closing a room.
 //!
-//! 1. A room under construction has no `header.json`: it is written last, so a crash leaves no half room that opens.
-//! 2. Opening checks, in this order: the lock, the header under the credential, the catalog under the master key, the
+//! 1. Opening checks, in this order: the lock, the header under the credential, the catalog under the master key, the
 //!    generation against this machine's memory. Only then anything is changed.
-//! 3. Segment files that the catalog does not know are leftovers of a crash: they are deleted. Inodes without a name are
+//! 2. Segment files that the catalog does not know are leftovers of a crash: they are deleted. Inodes without a name are
 //!    deleted too.
 
 use std::collections::{HashMap, HashSet};
@@ -11,10 +10,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, FileKind, InodeNo, SqlCatalog};
-use model::now;
+use catalog::{Catalog, FileKind, SqlCatalog};
 use pages::authentic;
-use seal::{Credential, Header, MasterKey, Suite};
+use seal::{Credential, MasterKey};
 use segments::{DirStore, SegmentNo};
 use storage::{HostStorage, Storage};
 
@@ -23,136 +21,15 @@ use crate::commit::unpunched;
 use crate::environment::Environment;
 use crate::header::{self, HeaderState, keyring};
 use crate::layout::{
-    CATALOG, CATALOG_LOG, CATALOG_TABLE, HEADER_REVISION, LAST_SEGMENT, LINEAGE, NETWORK_BACKED,
-    NEW_CATALOG, NEW_CATALOG_TABLE, RESERVED, SEGMENTS, check_not_network_backed,
-    is_network_backed, put_new_catalog_in_place,
+    CATALOG, CATALOG_TABLE, HEADER_REVISION, LAST_SEGMENT, LINEAGE, NETWORK_BACKED, NEW_CATALOG,
+    NEW_CATALOG_TABLE, RESERVED, SEGMENTS, check_not_network_backed, is_network_backed,
+    put_new_catalog_in_place,
 };
-use crate::lock::{LOCK, RoomLock};
+use crate::lock::RoomLock;
 use crate::parts::{Found, Parts};
 use crate::replica;
 use crate::rollback::Memory;
-use crate::tree::directory_in_root;
-use crate::{Error, NewRoom, OpenOptions, Result};
-
-/// Creates a room and opens it.
-pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Parts> {
-    let existed = dir.exists();
-    if existed && (!dir.is_dir() || dir.read_dir()?.next().is_some()) {
-        return Err(Error::NotEmptyTarget(dir.to_owned()));
-    }
-    let new = Prepared::new(new)?;
-    if !existed {
-        use std::os::unix::fs::DirBuilderExt;
-        std::fs::DirBuilder::new().mode(0o700).create(dir)?;
-    }
-    let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(dir)?);
-    let lock = match claim(&*storage, dir) {
-        Ok(lock) => lock,
-        Err(e) => {
-            // What another creation made stays.
-            if !existed {
-                let _ = std::fs::remove_dir(dir);
-            }
-            return Err(e);
-        }
-    };
-    let made = new.make(storage, dir.to_owned(), lock).and_then(|parts| {
-        if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
-            std::fs::File::open(parent)?.sync_all()?;
-        }
-        Ok(parts)
-    });
-    if made.is_err() {
-        // Nothing of a room that could not be made is left behind: the directory was empty before.
-        for name in [
-            header::HEADER,
-            header::BACKUP,
-            LOCK,
-            CATALOG,
-            CATALOG_LOG,
-            CATALOG_TABLE,
-            "catalog.db-pages.new",
-        ] {
-            let _ = std::fs::remove_file(dir.join(name));
-        }
-        let _ = std::fs::remove_dir(dir.join(SEGMENTS));
-        if !existed {
-            let _ = std::fs::remove_dir(dir);
-        }
-    }
-    made
-}
-
-/// Creates a room in an empty storage.
-pub(crate) fn create_on(storage: Arc<dyn Storage>, dir: PathBuf, new: NewRoom) -> Result<Parts> {
-    let new = Prepared::new(new)?;
-    let lock = claim(&*storage, &dir)?;
-    new.make(storage, dir, lock)
-}
-
-/// Takes the lock of a storage in which there is nothing, also once it is taken: another creation may have been faster.
-fn claim(storage: &dyn Storage, dir: &Path) -> Result<RoomLock> {
-    if !storage.list("")?.is_empty() {
-        return Err(Error::NotEmptyTarget(dir.to_owned()));
-    }
-    let lock = RoomLock::take(storage, false)?;
-    match storage.list("")?.iter().all(|name| name == LOCK) {
-        true => Ok(lock),
-        false => Err(Error::NotEmptyTarget(dir.to_owned())),
-    }
-}
-
-/// A new room with its keys. Making them takes as long as guessing the passphrase shall, so it comes before anything is written: a creation
-/// that is ended meanwhile leaves nothing.
-struct Prepared {
-    header: Header,
-    master: MasterKey,
-    owner: (u32, u32),
-    options: OpenOptions,
-}
-
-impl Prepared {
-    fn new(new: NewRoom) -> Result<Self> {
-        let suite = new.suite.unwrap_or_else(Suite::fastest);
-        let (header, master) = Header::create(suite, new.credential, &new.label)?;
-        Ok(Self {
-            header,
-            master,
-            owner: (new.uid, new.gid),
-            options: new.open,
-        })
-    }
-
-    fn make(self, storage: Arc<dyn Storage>, dir: PathBuf, lock: RoomLock) -> Result<Parts> {
-        let Self { header, master, .. } = self;
-        storage.create_dir(SEGMENTS)?;
-        let catalog = SqlCatalog::create(
-            &storage,
-            CATALOG,
-            &header.catalog_key(&master),
-            &catalog::OpenOptions::default(),
-        )?;
-        let root = directory_in_root(InodeNo::ROOT, 0o755, self.owner, now());
-        catalog.apply(&[catalog::Change::PutInode(&root)])?;
-        catalog.set_meta("room", header.room_id().to_string().as_bytes())?;
-        catalog.set_meta(HEADER_REVISION, header.revision().to_string().as_bytes())?;
-        let generation = catalog.commit()?;
-        storage.sync_dir("")?;
-        let mut header = HeaderState {
-            header,
-            master,
-            bytes: Vec::new(),
-        };
-        header.store(&*storage)?;
-        let opened = OpenedCatalog {
-            catalog: Arc::new(catalog),
-            found: generation,
-            storage,
-        };
-        let lock = Arc::new(lock);
-        assemble(dir, self.options, lock, header, None, opened, false)
-    }
-}
+use crate::{Error, OpenOptions, Result};
 
 /// What a directory that is a replica is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -354,12 +231,12 @@ fn replicated(
 }
 
 /// A catalog at the state of the last record of its log.
-struct OpenedCatalog {
-    catalog: Arc<dyn Catalog>,
+pub(crate) struct OpenedCatalog {
+    pub(crate) catalog: Arc<dyn Catalog>,
     /// Number of that record, or of the last commit where there is none.
-    found: u64,
+    pub(crate) found: u64,
     /// What the room is read from: where nothing may be written, the records are applied in memory.
-    storage: Arc<dyn Storage>,
+    pub(crate) storage: Arc<dyn Storage>,
 }
 
 /// Opens the catalog of a room.
@@ -449,7 +326,7 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) 
     }
 }
 
-fn assemble(
+pub(crate) fn assemble(
     dir: PathBuf,
     options: OpenOptions,
     lock: Arc<RoomLock>,

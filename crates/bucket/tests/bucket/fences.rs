@@ -1,6 +1,7 @@
 //! Two writers never both acknowledge under one number.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
 use storage::{OpenMode, Storage, WriterState};
@@ -291,6 +292,16 @@ fn a_writer_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
     open(&store, here.path(), polite).unwrap();
 }
 
+/// Whether a machine that dies after so many changes of the store has created a room until then.
+fn is_created_within(changes: u64, store: &Store, dir: &Path) -> bool {
+    let mut short_of_time = polite();
+    short_of_time.timeout = short(store, 100);
+    store.end_after(changes, true);
+    let created = create(store, dir, short_of_time);
+    store.heal();
+    created.is_ok()
+}
+
 /// A creation was killed right after its first commit. What came next on its machine, as another replication to that place, was refused as
 /// another machine's.
 #[test]
@@ -300,19 +311,14 @@ fn a_creation_that_ends_when_it_has_just_begun_is_known_on_its_machine() {
         return;
     }
     let mut opened = 0;
-    for requests in 0.. {
+    for changes in 0.. {
         let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
-        let mut short_of_time = polite();
-        short_of_time.timeout = short(&store, 100);
-        store.end_after(requests, true);
-        let created = create(&store, dir.path(), short_of_time);
-        store.heal();
-        if created.is_ok() {
+        if is_created_within(changes, &store, dir.path()) {
             break;
         }
         match open(&store, dir.path(), polite()) {
             Ok(_) => opened += 1,
-            Err(e) => assert_ne!(e.kind(), ErrorKind::ResourceBusy, "{requests}: {e}"),
+            Err(e) => assert_ne!(e.kind(), ErrorKind::ResourceBusy, "{changes}: {e}"),
         }
     }
     assert!(opened > 0);
@@ -326,14 +332,9 @@ fn a_creation_that_was_killed_can_be_begun_again_on_its_machine() {
         return;
     }
     let mut refused = 0;
-    for requests in 0.. {
+    for changes in 0.. {
         let (store, [here, there]) = (Store::new(), two_machines());
-        let mut short_of_time = polite();
-        short_of_time.timeout = short(&store, 100);
-        store.end_after(requests, true);
-        let created = create(&store, here.path(), short_of_time);
-        store.heal();
-        if created.is_ok() {
+        if is_created_within(changes, &store, here.path()) {
             break;
         }
         // Elsewhere nobody knows whether that one is still at work.

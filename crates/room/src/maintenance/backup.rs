@@ -29,7 +29,7 @@ use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::layout::{
     LINEAGE, NETWORK_BACKED, NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place,
 };
-use crate::lock::RoomLock;
+use crate::lock::{self, RoomLock};
 use crate::reports::{BackupReport, Progress};
 use crate::rollback;
 use crate::{Error, Result};
@@ -288,7 +288,7 @@ pub fn prepare_backup(source: &Path, target: &Path) -> Result<()> {
 /// `NotEmptyTarget` where it holds anything else.
 fn is_backup_of(target: &dyn Storage, dir: PathBuf, room: &RoomId) -> Result<bool> {
     // A directory with nothing but the lock of a backup that failed at once is as good as empty.
-    if target.list("")?.iter().all(|name| name == "lock") {
+    if lock::is_alone(target)? {
         return Ok(false);
     }
     if let Ok(id) = storage::read_limited(target, INCOMPLETE, 1024) {

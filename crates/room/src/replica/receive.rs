@@ -22,7 +22,7 @@ use super::{
 };
 use crate::blocks::BLOCK;
 use crate::header::HEADER_MAX;
-use crate::lock::RoomLock;
+use crate::lock::{LOCK, RoomLock};
 use crate::options::OpenOptions;
 use crate::reports::Progress;
 use crate::rollback;
@@ -152,7 +152,7 @@ fn state_of(storage: &dyn Storage, dir: &Path) -> Result<Option<State>> {
         }
         Some(_) => {}
         None => {
-            let ours = ["lock", INCOMING, "incoming.done.new", "replica.new"];
+            let ours = [LOCK, INCOMING, "incoming.done.new", "replica.new"];
             let names = storage.list("")?;
             if !names.iter().all(|name| ours.contains(&name.as_str())) {
                 return Err(Error::NotEmptyTarget(dir.to_owned()));

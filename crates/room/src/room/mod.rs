@@ -48,7 +48,7 @@ impl fmt::Debug for Room {
 impl Room {
     /// Creates a room in `dir`, which must not exist or be empty, and opens it.
     pub fn create(dir: &Path, new: NewRoom) -> Result<Room> {
-        Self::start(crate::open::create(dir, new)?)
+        Self::start(crate::create::create(dir, new)?)
     }
 
     /// Opens the room in `dir`. `InUse` where another process has it, `WrongCredential`, `RolledBack`, `HeaderDamaged`,
@@ -60,7 +60,7 @@ impl Room {
     /// Creates a room in an empty storage, and opens it. What this machine saw of it is remembered only where
     /// `state_dir` says so.
     pub fn create_on(storage: Arc<dyn Storage>, new: NewRoom) -> Result<Room> {
-        Self::start(crate::open::create_on(storage, PathBuf::new(), new)?)
+        Self::start(crate::create::create_on(storage, PathBuf::new(), new)?)
     }
 
     /// Opens the room in a storage. The rest as for [`open`](Self::open) and [`create_on`](Self::create_on).
@@ -80,7 +80,7 @@ impl Room {
     /// Creates a room in an empty storage that `dir`, an existing directory, represents on this machine: what this machine saw of the
     /// room is remembered under that directory's name.
     pub fn create_for(storage: Arc<dyn Storage>, dir: &Path, new: NewRoom) -> Result<Room> {
-        Self::start(crate::open::create_on(storage, dir.to_owned(), new)?)
+        Self::start(crate::create::create_on(storage, dir.to_owned(), new)?)
     }
 
     /// Opens the room in such a storage.
