@@ -10,7 +10,7 @@ set -euo pipefail
 begin_explorer "$@"
 
 status=0
-for family in ones keys snapshots ahead random:60 twos; do
-    explorer $((SECONDS_IN_ALL / 6)) faults "$family" --stride "${STRIDE:-1}" || status=1
+for family in ones keys snapshots ahead grants random:60 twos; do
+    explorer $((SECONDS_IN_ALL / 7)) faults "$family" --stride "${STRIDE:-1}" || status=1
 done
 exit "$status"

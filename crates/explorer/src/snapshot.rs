@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hasher;
 
-use room::{Error, FileKind, FileSystem, InodeNo, Room, Snapshots as _, Timestamp};
+use room::{CHUNK_LEN, Error, FileKind, FileSystem, InodeNo, Room, Snapshots as _, Timestamp};
 use seal::{Header, SealError};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::opening::{KEYS, credential};
 
-/// Bytes read at once.
+/// Bytes read at once; a part of a chunk.
 const PIECE: u64 = 256 << 10;
 const BLOCK: u64 = 4096;
 /// Names read at once.
@@ -49,8 +49,8 @@ pub struct Node {
     pub size: u64,
     /// Access, modification, change, birth.
     pub times: [Timestamp; 4],
-    /// A hash of the contents; holes are zeros. `None` where a part of it cannot be read because it is damaged.
-    pub content: Option<u128>,
+    /// A hash of the contents of each chunk; holes are zeros. `None` where a part of it cannot be read because it is damaged.
+    pub content: Option<Vec<u128>>,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Vec<u8>>,
     /// Target of a symbolic link.
@@ -179,8 +179,8 @@ impl Node {
                 lines.push(format!("{what}: expected {expected}, found {found}"));
             }
         };
-        let content = |node: &Node| match node.content {
-            Some(hash) => format!("{hash:032x}"),
+        let content = |node: &Node| match &node.content {
+            Some(hashes) => format!("{hashes:032x?}"),
             None => "damaged".into(),
         };
         compare("inode", self.no.0.to_string(), found.no.0.to_string());
@@ -237,11 +237,11 @@ fn keys_of(room: &Room) -> room::Result<Vec<bool>> {
 fn node(room: &dyn FileSystem, inode: room::Inode) -> room::Result<Node> {
     let content = match inode.kind {
         FileKind::Regular => match content(room, inode.no, inode.size) {
-            Ok(hash) => Some(hash),
+            Ok(hashes) => Some(hashes),
             Err(Error::Corrupt { .. }) => None,
             Err(e) => return Err(e),
         },
-        _ => Some(0),
+        _ => Some(Vec::new()),
     };
     let mut xattrs = BTreeMap::new();
     for name in room.xattr_names(inode.no)? {
@@ -262,8 +262,9 @@ fn node(room: &dyn FileSystem, inode: room::Inode) -> room::Result<Node> {
     })
 }
 
-/// A hash of the blocks that are not zeros, with their places.
-fn content(room: &dyn FileSystem, no: InodeNo, size: u64) -> room::Result<u128> {
+/// Of each chunk a hash of the blocks that are not zeros, with their places.
+fn content(room: &dyn FileSystem, no: InodeNo, size: u64) -> room::Result<Vec<u128>> {
+    let mut hashes = Vec::new();
     let mut hasher = SipHasher13::new();
     let mut buffer = vec![0; PIECE.min(size) as usize];
     let mut offset = 0;
@@ -287,6 +288,10 @@ fn content(room: &dyn FileSystem, no: InodeNo, size: u64) -> room::Result<u128> 
             }
         }
         offset += len as u64;
+        if offset.is_multiple_of(CHUNK_LEN) || offset == size {
+            let hasher = std::mem::replace(&mut hasher, SipHasher13::new());
+            hashes.push(hasher.finish128().as_u128());
+        }
     }
-    Ok(hasher.finish128().as_u128())
+    Ok(hashes)
 }

@@ -11,12 +11,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use room::{Error, FileSystem as _, InodeNo, Room};
+use room::{CHUNK_LEN, Error, FileSystem as _, InodeNo, Room};
 use storage::Storage;
 
 use crate::explore::Failure;
 use crate::opening::{KEYS, credential, open_with, options};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Node, Snapshot};
 
 /// Bytes of the largest header that is looked at.
 const HEADER_MAX: u64 = 256 << 10;
@@ -179,23 +179,52 @@ fn place(allowed: &[Arc<Snapshot>], found: &Snapshot) -> Result<usize, Failure> 
     Ok(which)
 }
 
-/// Whether every name, there or not, is as in one of the allowed snapshots, whatever the numbers of files.
+/// Whether every name, there or not, is as in one of the allowed snapshots, whatever the numbers of files. The data of a file may
+/// be older than what else is known of it, in each chunk by itself: what was gathered there found no space.
 pub(crate) fn is_blend(allowed: &[Arc<Snapshot>], found: &Snapshot) -> bool {
-    let at = |s: &Snapshot, name: &str| {
-        s.tree.get(name).cloned().map(|mut node| {
-            node.no = InodeNo(0);
-            node
-        })
-    };
-    let as_somewhere = |name: &String| {
-        let here = at(found, name);
-        allowed.iter().any(|s| at(s, name) == here)
-    };
-    let mut all = allowed
+    let mut names = allowed
         .iter()
         .flat_map(|s| s.tree.keys())
         .chain(found.tree.keys());
-    all.all(as_somewhere) && allowed.iter().any(|s| s.keys == found.keys)
+    let as_somewhere = |name: &String| {
+        let states: Vec<_> = allowed.iter().map(|s| s.tree.get(name)).collect();
+        let Some(here) = found.tree.get(name) else {
+            return states.contains(&None);
+        };
+        let states: Vec<&Node> = states.into_iter().flatten().collect();
+        let expected = with_data_of(here, here);
+        states
+            .iter()
+            .any(|node| with_data_of(node, here) == expected)
+            && is_blend_of_data(&states, here)
+    };
+    names.all(as_somewhere) && allowed.iter().any(|s| s.keys == found.keys)
+}
+
+/// A file with the data of another, for comparing the rest; without its number.
+fn with_data_of(node: &Node, other: &Node) -> Node {
+    let mut with = node.clone();
+    with.no = InodeNo(0);
+    with.size = other.size;
+    with.times[1] = other.times[1];
+    with.content.clone_from(&other.content);
+    with
+}
+
+/// Whether each chunk of a file is as in one of these states of it, and its end is that of a state or of a chunk.
+fn is_blend_of_data(states: &[&Node], found: &Node) -> bool {
+    let ends = |node: &&Node| {
+        node.size == found.size || (found.size.is_multiple_of(CHUNK_LEN) && found.size < node.size)
+    };
+    let has_content = match &found.content {
+        None => states.iter().any(|node| node.content.is_none()),
+        Some(hashes) => hashes.iter().enumerate().all(|(index, hash)| {
+            let contents = states.iter().filter_map(|node| node.content.as_ref());
+            contents.clone().any(|c| c.get(index) == Some(hash))
+        }),
+    };
+    let is_dated = states.iter().any(|node| node.times[1] == found.times[1]);
+    states.iter().any(ends) && is_dated && has_content
 }
 
 /// Checks with all data. Only what the snapshot itself says is damaged may be found.

@@ -295,8 +295,8 @@ impl<'a> Course<'a> {
                 self.on_path = false;
             }
         }
-        if done.is_err() && matches!(step, Step::Rekey(_)) {
-            // The next one goes on with it, and keeps what was added since.
+        // The next rekeying goes on with this one, and keeps what was added since; without the grant later steps have nowhere to write.
+        if done.is_err() && matches!(step, Step::Rekey(_) | Step::Grant(_)) {
             self.on_path = false;
         }
         if done.is_err()

@@ -309,40 +309,30 @@ impl Commits {
 
     /// Commits even when only access times changed, and frees what commits discarded.
     pub(crate) fn commit_all(&self) -> Result<()> {
-        self.commit_if_dirty()?;
-        self.freed.punch_holes();
-        Ok(())
-    }
-
-    fn commit_if_dirty(&self) -> Result<()> {
         if self.env.options.read_only {
             return Ok(());
         }
         self.check_poison()?;
-        let _one = waiting(|| self.commit_lock.lock());
-        self.check_no_transaction()?;
-        self.commit_now_if_dirty()
+        {
+            let _one = waiting(|| self.commit_lock.lock());
+            self.check_no_transaction()?;
+            let is_committed = self.committed.load(Ordering::SeqCst) >= self.changes()
+                && self.data.inodes().pending_len() == 0
+                && !self.catalog.get().is_dirty();
+            if !is_committed {
+                self.commit_for_space()?;
+            }
+        }
+        self.freed.punch_holes();
+        Ok(())
     }
 
     /// With `commit_lock` held: makes durable what is not.
     pub(crate) fn sync_now_if_dirty(&self) -> Result<()> {
-        if self.durable.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
-            && self.data.inodes().pending_len() == 0
-        {
+        if self.durable() >= self.changes() && self.data.inodes().pending_len() == 0 {
             return Ok(());
         }
         self.sync_now()
-    }
-
-    /// With `commit_lock` held: commits if anything changed.
-    pub(crate) fn commit_now_if_dirty(&self) -> Result<()> {
-        if self.committed.load(Ordering::SeqCst) >= self.changes.load(Ordering::SeqCst)
-            && self.data.inodes().pending_len() == 0
-            && !self.catalog.get().is_dirty()
-        {
-            return Ok(());
-        }
-        self.commit_now()
     }
 
     fn commit_now(&self) -> Result<()> {
