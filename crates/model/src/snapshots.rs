@@ -58,7 +58,7 @@ pub fn check_snapshot_name(name: &str) -> Result<()> {
     let is_bad = |c: char| matches!(c, '/' | '@' | ':') || c.is_control();
     if matches!(name, "" | "." | "..") || name.contains(is_bad) {
         return Err(Error::InvalidArgument(
-            "a snapshot's name has 1 to 255 bytes, is neither . nor .., and has no /, @, : and control characters",
+            "a snapshot's name has 1 to 255 bytes, is neither . nor .., and has no /, @, : or control characters",
         ));
     }
     Ok(())
