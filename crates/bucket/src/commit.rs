@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
@@ -293,10 +293,11 @@ impl Committer {
         Ok(())
     }
 
-    /// The last commit of a writer.
-    pub(crate) fn end(&mut self, shared: &Shared) -> io::Result<()> {
+    /// The last commit of a writer; returns its number.
+    pub(crate) fn end(&mut self, shared: &Shared) -> io::Result<u64> {
         shared.check()?;
-        self.append(shared, vec![Op::End], Bytes::new())
+        self.append(shared, vec![Op::End], Bytes::new())?;
+        Ok(self.manifest.number)
     }
 
     /// Makes a checkpoint. `Err` where that ended writing; what else fails is done later.
@@ -335,7 +336,7 @@ impl Committer {
         let commits = before.collect();
         let old = (self.checkpoint > 0).then(|| names::checkpoint(self.checkpoint));
         let old = old.into_iter().collect();
-        self.removals.plan(commits, old, Duration::ZERO);
+        self.removals.plan(commits, old, Instant::now());
         self.checkpoint = number;
         self.next_checkpoint = number + every;
         Ok(())

@@ -3,12 +3,14 @@
 //! 1. The object `log` is written by the writer of the first commit, which only one can be.
 //! 2. A room is opened with the log that has its first commit, never without one, never with another.
 //! 3. The address in the bucket is for people. Nobody connects to what a bucket says, nor sends it a password.
+//! 4. The object `last` has the number of a commit after which its writer made no other, or had not yet. It is written behind that
+//!    commit, so when it was written is not before.
 
 use std::io;
 
 use crate::client::Client;
 use crate::history::hex;
-use crate::names::{CHECKPOINTS, COMMITS, LOG};
+use crate::names::{CHECKPOINTS, COMMITS, LAST, LOG};
 use crate::record::{Id, Record};
 
 const FIRST_LINE: &str = "strongroom log 1";
@@ -58,6 +60,31 @@ pub(crate) async fn note(client: &Client, origin: &Id) -> io::Result<()> {
     };
     let text = format!("{FIRST_LINE}\norigin {}\naddress {address}\n", hex(origin));
     client.put(LOG.into(), vec![text.into()]).await
+}
+
+/// Says in the bucket that a commit is the last one so far.
+pub(crate) async fn note_last(client: &Client, number: u64) -> io::Result<()> {
+    if client.log_address().is_none() {
+        return Ok(());
+    }
+    client
+        .put(LAST.into(), vec![number.to_string().into()])
+        .await
+}
+
+/// When the commit before a writer's begin was there, and when that writer had begun, by the store's clock in milliseconds. `NotFound`
+/// where the bucket does not say it of that commit.
+pub(crate) async fn times_around(client: &Client, begin: u64) -> io::Result<(i64, i64)> {
+    let before = async {
+        let noted = client.get(LAST.into()).await?;
+        match *noted == *(begin - 1).to_string().as_bytes() {
+            true => client.written_ms(LAST.into()).await,
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    };
+    let before = before.await;
+    note_last(client, begin).await?;
+    Ok((before?, client.written_ms(LAST.into()).await?))
 }
 
 /// Whether the bucket says anything of a log.

@@ -9,10 +9,12 @@ pub(crate) const CHECKPOINTS: &str = "checkpoints";
 pub(crate) const DATA: &str = "data";
 /// Records of commits that are too large for their log.
 pub(crate) const RECORDS: &str = "records";
-/// Where all objects of a room are, but [`LOG`].
+/// Where all objects of a room are, but [`LOG`] and [`LAST`].
 pub(crate) const DIRECTORIES: [&str; 4] = [COMMITS, CHECKPOINTS, RECORDS, DATA];
 /// What says that the commits are in a log elsewhere.
 pub(crate) const LOG: &str = "log";
+/// Beside it, the number of a writer's last commit.
+pub(crate) const LAST: &str = "last";
 
 /// An object that holds bytes of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -47,11 +47,6 @@ fn is_data(name: &ObjectName) -> bool {
     matches!(name, ObjectName::Data { .. })
 }
 
-/// So much before a moment; the moment itself where the clock does not go back so far.
-fn before(moment: Instant, by: Duration) -> Instant {
-    moment.checked_sub(by).unwrap_or(moment)
-}
-
 impl Removals {
     pub(crate) fn new(manifest: &Manifest) -> Self {
         let began = Instant::now();
@@ -64,21 +59,20 @@ impl Removals {
         }
     }
 
-    /// What was idle when this writer began has been so for that long, or longer.
-    pub(crate) fn were_idle_for(&mut self, quiet: Duration) {
-        let since = before(self.began, quiet);
+    /// What was idle when this writer began has been so since a moment, or longer.
+    pub(crate) fn were_idle_since(&mut self, since: Instant) {
         for at in self.idle.values_mut().filter(|at| **at == self.began) {
-            *at = since;
+            *at = since.min(self.began);
         }
     }
 
-    /// Commits, and checkpoints by name, that are not needed any more when readers of today are done; nor were they for `quiet`.
-    pub(crate) fn plan(&mut self, commits: Vec<u64>, names: Vec<String>, quiet: Duration) {
+    /// Commits, and checkpoints by name, that are not needed any more when readers of today are done; nor were they since a moment.
+    pub(crate) fn plan(&mut self, commits: Vec<u64>, names: Vec<String>, since: Instant) {
         if commits.is_empty() && names.is_empty() {
             return;
         }
         let old = Old {
-            since: before(Instant::now(), quiet),
+            since,
             commits,
             names,
         };

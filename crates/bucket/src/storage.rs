@@ -16,7 +16,7 @@ use crate::commit::Committer;
 use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
-use crate::names::{CHECKPOINTS, DATA, DIRECTORIES, LOG};
+use crate::names::{CHECKPOINTS, DATA, DIRECTORIES, LAST, LOG};
 use crate::objects::Objects;
 use crate::opening::{
     WriterNote, begin, cache_dir, found_by_creation, load_and_begin, local, names_of, note_writer,
@@ -270,10 +270,18 @@ impl BucketStorage {
             }
             client.delete_commits(client.commits_after(0).await?).await;
             if client.log_address().is_some() {
-                client.delete(vec![LOG.into()]).await;
+                client.delete(vec![LOG.into(), LAST.into()]).await;
             }
             Ok(())
         })?
+    }
+
+    /// Says in the bucket that this writer has ended.
+    fn end(&self, commits: &Commits) -> io::Result<()> {
+        let last = commits.committer.lock().end(&self.shared)?;
+        let client = self.shared.objects.client.clone();
+        let noting = client.clone();
+        client.wait(async move { elsewhere::note_last(&noting, last).await })?
     }
 
     fn node(&self, path: &str) -> Option<Node> {
@@ -294,7 +302,7 @@ impl Drop for BucketStorage {
             && self.shared.check().is_ok()
         {
             syncs::finish_removals(commits);
-            if let Err(e) = commits.committer.lock().end(&self.shared) {
+            if let Err(e) = self.end(commits) {
                 tracing::warn!("it is closed, but not marked so in the bucket: {e}");
             }
             // Handles that outlive it write nothing.

@@ -10,6 +10,7 @@ use storage::WriterState;
 
 use crate::client::Client;
 use crate::commit::Committer;
+use crate::elsewhere;
 use crate::file::File;
 use crate::names::{self, CHECKPOINTS, DATA, ObjectName};
 use crate::shared::Shared;
@@ -139,7 +140,7 @@ pub(crate) fn sweep(shared: &Arc<Shared>, commits: &Arc<Commits>) {
             let data = client.list(DATA, None).await?;
             let checkpoints = client.list(CHECKPOINTS, None).await?;
             let old = client.commits_after(0).await?;
-            let quiet = quiet_before(&client, epoch).await;
+            let quiet = quiet_since(&client, epoch).await;
             // The committer may be waiting for a task of this runtime: not here.
             let found = Found {
                 data,
@@ -161,17 +162,26 @@ pub(crate) fn sweep(shared: &Arc<Shared>, commits: &Arc<Commits>) {
     });
 }
 
-/// How long nobody had written when a writer began, by the store's clock: what was not needed then was not needed for so long. Without
-/// it, writers that are always shorter than the time that is left to readers would remove nothing. Zero where the store does not know.
-async fn quiet_before(client: &Client, epoch: u64) -> Duration {
-    if client.log_address().is_some() || epoch < 2 {
-        return Duration::ZERO;
-    }
-    let written = |number| client.written_ms(names::commit(number));
-    match (written(epoch - 1).await, written(epoch).await) {
-        (Ok(last), Ok(begin)) => Duration::from_millis(u64::try_from(begin - last).unwrap_or(0)),
-        _ => Duration::ZERO,
-    }
+/// Since when nobody had written when a writer began, by the store's clock: what was not needed then was not needed since. Without it,
+/// writers that are always shorter than the time that is left to readers would remove nothing. Now where the store does not know.
+async fn quiet_since(client: &Client, epoch: u64) -> Instant {
+    let times = async {
+        if epoch < 2 {
+            return Ok((0, 0));
+        }
+        if client.log_address().is_some() {
+            return elsewhere::times_around(client, epoch).await;
+        }
+        let written = |number| client.written_ms(names::commit(number));
+        Ok((written(epoch - 1).await?, written(epoch).await?))
+    };
+    let quiet = match times.await {
+        Ok((last, begin)) => u64::try_from(begin - last).unwrap_or(0),
+        Err(_) => 0,
+    };
+    let now = Instant::now();
+    // The clock may not go back so far.
+    now.checked_sub(Duration::from_millis(quiet)).unwrap_or(now)
 }
 
 /// What is in the store.
@@ -187,7 +197,7 @@ fn past(
     commits: &Commits,
     found: Found,
     checkpoint: u64,
-    quiet: Duration,
+    quiet: Instant,
 ) -> Vec<String> {
     let mut committer = commits.committer.lock();
     let manifest = &committer.manifest;
@@ -206,7 +216,7 @@ fn past(
     };
     let past = names(found.checkpoints).filter(is_before).collect();
     committer.removals.plan(commits, past, quiet);
-    committer.removals.were_idle_for(quiet);
+    committer.removals.were_idle_since(quiet);
     committer.carry_out_removals(shared);
     orphans
 }
