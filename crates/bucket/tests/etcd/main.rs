@@ -23,6 +23,7 @@ mod only;
 mod room;
 #[path = "../bucket/standbys.rs"]
 mod standbys;
+#[allow(dead_code, reason = "what else it does is for the explorer")]
 #[path = "../bucket/store.rs"]
 mod store;
 #[path = "../bucket/upkeep.rs"]
