@@ -276,12 +276,14 @@ impl BucketStorage {
         })?
     }
 
-    /// Says in the bucket that this writer has ended.
+    /// Says in the log and in the bucket that this writer has ended.
     fn end(&self, commits: &Commits) -> io::Result<()> {
         let last = commits.committer.lock().end(&self.shared)?;
         let client = self.shared.objects.client.clone();
-        let noting = client.clone();
-        client.wait(async move { elsewhere::note_last(&noting, last).await })?
+        client.clone().wait(async move {
+            let noted = elsewhere::note_last(&client, last);
+            tokio::time::timeout(syncs::REMOVALS, noted).await?
+        })?
     }
 
     fn node(&self, path: &str) -> Option<Node> {

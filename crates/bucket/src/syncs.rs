@@ -18,8 +18,8 @@ use crate::shared::Shared;
 /// The longest between two looks whether a heartbeat is due.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the end of a writer waits for removals.
-const REMOVALS: Duration = Duration::from_secs(5);
+/// How long the end of a writer waits for removals, and for a note by which later ones remove more.
+pub(crate) const REMOVALS: Duration = Duration::from_secs(5);
 
 /// Syncs, and who waits for one.
 #[derive(Debug)]
