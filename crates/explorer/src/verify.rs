@@ -211,20 +211,22 @@ fn with_data_of(node: &Node, other: &Node) -> Node {
     with
 }
 
-/// Whether each chunk of a file is as in one of these states of it, and its end is that of a state or of a chunk.
+/// Whether each chunk of a file is as in one of these states of it, which goes as far there as the file does.
 fn is_blend_of_data(states: &[&Node], found: &Node) -> bool {
-    let ends = |node: &&Node| {
-        node.size == found.size || (found.size.is_multiple_of(CHUNK_LEN) && found.size < node.size)
+    let is_somewhere = |(index, hash): (usize, &u128)| {
+        let end = (index as u64 + 1) * CHUNK_LEN;
+        states.iter().any(|node| {
+            let content = node.content.as_ref();
+            node.size.min(end) == found.size.min(end)
+                && content.is_some_and(|hashes| hashes.get(index) == Some(hash))
+        })
     };
     let has_content = match &found.content {
         None => states.iter().any(|node| node.content.is_none()),
-        Some(hashes) => hashes.iter().enumerate().all(|(index, hash)| {
-            let contents = states.iter().filter_map(|node| node.content.as_ref());
-            contents.clone().any(|c| c.get(index) == Some(hash))
-        }),
+        Some(hashes) if hashes.is_empty() => states.iter().any(|node| node.size == found.size),
+        Some(hashes) => hashes.iter().enumerate().all(is_somewhere),
     };
-    let is_dated = states.iter().any(|node| node.times[1] == found.times[1]);
-    states.iter().any(ends) && is_dated && has_content
+    has_content && states.iter().any(|node| node.times[1] == found.times[1])
 }
 
 /// Checks with all data. Only what the snapshot itself says is damaged may be found.
