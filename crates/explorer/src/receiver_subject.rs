@@ -1,12 +1,13 @@
 //! A replica that receives: the streams come from a room in which a workload of the family `snapshots` ran. Each stream is a step, and
-//! so is applying them for good.
+//! so is applying them for good. Of one workload in three the stream of the whole room is a step too.
 //!
 //! 1. A replica is equal to its room at that snapshot, whatever the explorer then compares crashes with.
 //! 2. Every other workload sends only once, at its end: what came and went meanwhile is in deleted snapshots or nowhere.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use room::{NewSnapshot, Room, SendRequest, Snapshots as _};
+use room::{NewSnapshot, ReplicaStatus, Room, SendRequest, Snapshots as _};
 use storage::Storage;
 
 use crate::explore::{Failure, Subject};
@@ -21,6 +22,7 @@ use crate::workload::{Session, Step, Workload, is_refusal, snapshots};
 pub struct ReceiverSubject {
     workload: Workload,
     every_snapshot: bool,
+    from_nothing: bool,
     prepared: OnceLock<Result<Prepared, Failure>>,
 }
 
@@ -60,6 +62,7 @@ impl ReceiverSubject {
         Self {
             workload,
             every_snapshot: number.is_multiple_of(2),
+            from_nothing: number.is_multiple_of(3),
             prepared: OnceLock::new(),
         }
     }
@@ -83,9 +86,14 @@ impl ReceiverSubject {
         let replica = Recorder::unlogged(&Image::new());
         // By number: a name can be another snapshot's later.
         let mut last = create(&session, "base")?;
-        receive(&replica, &stream(&session, None, "base")?)?;
-        let start = replica.image();
         let mut streams = Vec::new();
+        let mut start = replica.image();
+        let whole = stream(&session, None, "base")?;
+        receive(&replica, &whole)?;
+        match self.from_nothing {
+            true => streams.push(whole),
+            false => start = replica.image(),
+        }
         let mut put = |session: &Session, since: &str, to: &str| {
             let stream = stream(session, Some(since), to)?;
             receive(&replica, &stream)?;
@@ -187,14 +195,22 @@ fn same(session: &Session, name: &str, replica: &Room) -> Result<(), Failure> {
     }
 }
 
-/// Opens a replica and looks at all of it.
+/// Opens a replica and looks at all of it; empty, where there is none yet.
 fn look(storage: &Arc<dyn Storage>) -> Result<Snapshot, Failure> {
+    if is_nothing(storage)? {
+        return Ok(Snapshot::default());
+    }
     let replica = open(storage).map_err(said)?;
     let report = replica.check(true, false, &|_, _| true).map_err(said)?;
     if !report.findings.is_empty() || !report.lost.is_empty() {
         return Err(Failure(format!("{:?} {:?}", report.findings, report.lost)));
     }
     Snapshot::of(&replica).map_err(said)
+}
+
+fn is_nothing(storage: &Arc<dyn Storage>) -> Result<bool, Failure> {
+    let status = ReplicaStatus::of_storage(&**storage, Path::new(""));
+    Ok(status.map_err(said)?.moment.is_none())
 }
 
 fn settle(storage: &Arc<dyn Storage>) -> Result<(), Failure> {
@@ -221,8 +237,11 @@ impl Subject for ReceiverSubject {
     fn run(&self, recorder: &Recorder) -> Result<Vec<Arc<Snapshot>>, Failure> {
         let prepared = self.prepared()?;
         let now = || {
-            let replica = open(&Recorder::unlogged(&recorder.image()).storage());
-            let seen = replica.and_then(|replica| Snapshot::of(&replica));
+            let storage = Recorder::unlogged(&recorder.image()).storage();
+            if is_nothing(&storage)? {
+                return Ok(Arc::default());
+            }
+            let seen = open(&storage).and_then(|replica| Snapshot::of(&replica));
             seen.map(Arc::new).map_err(said)
         };
         let mut seen = vec![now()?];
@@ -273,6 +292,9 @@ impl Subject for ReceiverSubject {
     }
 
     fn recover(&self, storage: Arc<dyn Storage>) -> Result<(), Failure> {
+        if is_nothing(&storage)? {
+            return Ok(());
+        }
         settle(&storage)
     }
 }

@@ -59,6 +59,9 @@ pub const SEGMENT_BLOCKS: u32 = 16384;
 /// The directory of a room that holds its segments.
 pub const SEGMENTS_DIR: &str = "segments";
 
+/// What ends the name of a file there of which parts are still to come: it is no segment yet.
+pub const INCOMING_SUFFIX: &str = ".incoming";
+
 /// What the catalog keeps of a segment so that it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentId {
@@ -176,7 +179,7 @@ pub fn restore(storage: &dyn Storage, units: &[SealedUnits]) -> Result<(), Segme
 }
 
 /// The path of a segment's file in the room's directory.
-pub(crate) fn file_name(no: SegmentNo) -> String {
+pub fn file_name(no: SegmentNo) -> String {
     format!("{SEGMENTS_DIR}/{}", name_in_dir(no))
 }
 

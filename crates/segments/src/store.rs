@@ -23,9 +23,9 @@ use crate::readers::{Reader, Readers};
 use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
-    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, Keyring, Proofs, SEGMENTS_DIR, Sealed, SealedUnits,
-    SegmentError, SegmentFile, SegmentId, SegmentNo, UNIT_BLOCKS, UNIT_LEN, file_name, header,
-    parse_file_name,
+    APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, INCOMING_SUFFIX, Keyring, Proofs, SEGMENTS_DIR,
+    Sealed, SealedUnits, SegmentError, SegmentFile, SegmentId, SegmentNo, UNIT_BLOCKS, UNIT_LEN,
+    file_name, header, parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -515,6 +515,9 @@ impl DirStore {
         let mut segments = Vec::with_capacity(names.len());
         for name in names {
             let Some(no) = parse_file_name(&name) else {
+                if name.ends_with(INCOMING_SUFFIX) {
+                    continue;
+                }
                 tracing::warn!(%name, "a file among the segments is not one; it is left alone");
                 continue;
             };

@@ -22,11 +22,13 @@ fn replicate(cluster: &Cluster) -> u64 {
 
 /// Bytes of what a transfer has brought.
 fn come(cluster: &Cluster) -> u64 {
-    let parts = fs::read_dir(cluster.path("copy/incoming"))
+    let parts = fs::read_dir(cluster.path("copy/segments"))
         .into_iter()
+        .flatten()
         .flatten();
-    let parts = parts.filter_map(|part| part.ok()?.metadata().ok());
-    parts.map(|part| part.blocks() * 512).sum()
+    let came = parts.filter(|part| part.file_name().to_string_lossy().ends_with(".incoming"));
+    let came = came.filter_map(|part| part.metadata().ok());
+    came.map(|part| part.blocks() * 512).sum()
 }
 
 /// Begins a transfer that would take a minute, or goes on with it; a part of it has come.

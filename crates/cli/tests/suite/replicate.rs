@@ -301,6 +301,6 @@ fn replicating(s: &Sandbox, limit: &str) -> Child {
     let args = ["replicate", "room", "copy", "--limit", limit];
     let mut command = s.command(args.iter().chain(&pass));
     let replicate = command.stderr(Stdio::piped()).spawn().unwrap();
-    until("the stream begins", || s.path("copy/incoming").exists());
+    until("the stream begins", || s.path("copy/segments").exists());
     replicate
 }

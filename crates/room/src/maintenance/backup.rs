@@ -155,7 +155,7 @@ impl Maintenance {
         let total = segments.iter().map(|a| u64::from(a.length) * BLOCK).sum();
         let mut done = 0;
         for account in segments {
-            let name = file(account.id.no);
+            let name = segments::file_name(account.id.no);
             let needed = u64::from(account.length) * BLOCK;
             let may_differ = growing.contains(&account.id.no);
             if !may_differ && is_kept(&*self.env.storage, target, &name, needed)? {
@@ -248,10 +248,6 @@ fn stopped() -> io::Error {
         io::ErrorKind::Interrupted,
         "the backup was stopped; an earlier one in its place is unchanged",
     )
-}
-
-fn file(no: SegmentNo) -> String {
-    format!("{SEGMENTS}/{:020}", no.0)
 }
 
 /// Creates the directory of a backup of the room in `source` where it is not there yet; its parent must be.
@@ -454,7 +450,7 @@ fn put_catalog_copy(storage: &dyn Storage) -> Result<()> {
 fn remove_others(storage: &dyn Storage, segments: &[SegmentAccount]) -> Result<()> {
     let known: HashSet<String> = segments
         .iter()
-        .map(|a| format!("{:020}", a.id.no.0))
+        .map(|a| segments::name_in_dir(a.id.no))
         .collect();
     for name in storage.list(SEGMENTS)? {
         if !known.contains(&name) {

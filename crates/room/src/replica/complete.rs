@@ -5,13 +5,12 @@
 
 use std::io::ErrorKind;
 
+use segments::{INCOMING_SUFFIX, SegmentNo, file_name, parse_file_name};
 use serde::{Deserialize, Serialize};
 use storage::{OpenMode, Storage, StorageFile, remove_if_there};
 
 use super::stream::Name;
-use super::{
-    DONE, INCOMING, INCREMENTS, PARTIAL, REPLICA, State, increment, read_json, write_json,
-};
+use super::{DONE, INCREMENTS, PARTIAL, REPLICA, State, increment, read_json, write_json};
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::header::{self, HEADER_MAX};
@@ -19,6 +18,8 @@ use crate::layout::{CATALOG, CATALOG_TABLE, SEGMENTS};
 
 /// Bytes copied at once.
 const STEP: usize = 1 << 20;
+/// Where versions before the end of November 2026 put all of a transfer.
+const OLDER: &str = "incoming";
 
 /// A transfer that is complete.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,40 +28,96 @@ pub(super) struct Done {
     pub(super) state: State,
 }
 
-pub(super) fn name_of(name: Name) -> &'static str {
-    match name {
+/// What a file is called before it is in its place. It is in the same directory: a crash may lose both names of one that changes its directory.
+pub(super) fn beside(name: Name) -> String {
+    let place = match name {
         Name::Header => "header",
-        Name::Changes => "changes",
+        Name::Changes => return format!("{INCREMENTS}/changes{INCOMING_SUFFIX}"),
         Name::Catalog => CATALOG,
         Name::CatalogPages => CATALOG_TABLE,
+    };
+    format!("{place}{INCOMING_SUFFIX}")
+}
+
+/// The same of a segment.
+pub(super) fn segment_beside(no: SegmentNo) -> String {
+    format!("{}{INCOMING_SUFFIX}", file_name(no))
+}
+
+/// Names in a directory; none, where it is not there.
+fn list(storage: &dyn Storage, dir: &str) -> Result<Vec<String>> {
+    match storage.list(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        other => Ok(other?),
     }
 }
 
-pub(super) fn beside(name: &str) -> String {
-    format!("{INCOMING}/{name}")
+/// The segments of which something came.
+pub(super) fn segments_beside(storage: &dyn Storage) -> Result<Vec<SegmentNo>> {
+    let names = list(storage, SEGMENTS)?.into_iter();
+    Ok(names
+        .filter_map(|name| parse_file_name(name.strip_suffix(INCOMING_SUFFIX)?))
+        .collect())
+}
+
+/// Whether a directory without a replica holds anything but what a first transfer brought.
+pub(super) fn has_others(storage: &dyn Storage, ours: &[&str]) -> Result<bool> {
+    let is_other = |name: &String| !name.ends_with(INCOMING_SUFFIX);
+    let in_top = |name: &String| {
+        let dirs = [OLDER, SEGMENTS, INCREMENTS];
+        is_other(name) && !dirs.contains(&name.as_str()) && !ours.contains(&name.as_str())
+    };
+    Ok(storage.list("")?.iter().any(in_top)
+        || list(storage, SEGMENTS)?.iter().any(is_other)
+        || list(storage, INCREMENTS)?.iter().any(is_other))
+}
+
+/// Prepares for a transfer; what an interrupted one brought is thrown away.
+pub(super) fn start_over(storage: &dyn Storage) -> Result<()> {
+    for dir in [SEGMENTS, INCREMENTS] {
+        match storage.create_dir(dir) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
+            _ => {}
+        }
+    }
+    clear(storage)
 }
 
 /// Throws away what an interrupted transfer brought.
 pub(super) fn clear(storage: &dyn Storage) -> Result<()> {
-    create_dir(storage, INCOMING)?;
     // First: it says that the rest is there.
     remove_if_there(storage, PARTIAL)?;
-    storage.sync_dir(INCOMING)?;
-    for name in storage.list(INCOMING)? {
-        remove_if_there(storage, &beside(&name))?;
+    storage.sync_dir("")?;
+    for dir in ["", SEGMENTS, INCREMENTS] {
+        for name in list(storage, dir)? {
+            if name.ends_with(INCOMING_SUFFIX) {
+                let slash = if dir.is_empty() { "" } else { "/" };
+                remove_if_there(storage, &format!("{dir}{slash}{name}"))?;
+            }
+        }
+    }
+    for name in list(storage, OLDER)? {
+        remove_if_there(storage, &format!("{OLDER}/{name}"))?;
     }
     Ok(())
 }
 
-pub(super) fn is_segment(name: &str) -> bool {
-    name.len() == 20 && name.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn create_dir(storage: &dyn Storage, name: &str) -> Result<()> {
-    match storage.create_dir(name) {
-        Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e.into()),
-        _ => Ok(()),
+/// Brings a complete transfer that an older version received to where one is now.
+fn adopt_older(storage: &dyn Storage) -> Result<()> {
+    for name in list(storage, OLDER)? {
+        let to = match name.as_str() {
+            "header" => beside(Name::Header),
+            "changes" => beside(Name::Changes),
+            CATALOG => beside(Name::Catalog),
+            CATALOG_TABLE => beside(Name::CatalogPages),
+            name => match parse_file_name(name) {
+                Some(no) => segment_beside(no),
+                None => continue,
+            },
+        };
+        storage.rename(&format!("{OLDER}/{name}"), &to)?;
     }
+    Ok(())
 }
 
 /// Puts everything in its place after a transfer that is complete. A crash in between is no matter: it is done again.
@@ -68,33 +125,23 @@ pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
     let Some(Done { state }) = read_json(storage, DONE)? else {
         return Ok(());
     };
-    create_dir(storage, SEGMENTS)?;
-    create_dir(storage, INCREMENTS)?;
-    let names = storage.list(INCOMING)?;
-    for name in names.iter().filter(|name| is_segment(name)) {
-        put_segment(storage, &beside(name), &format!("{SEGMENTS}/{name}"))?;
+    adopt_older(storage)?;
+    for no in segments_beside(storage)? {
+        put_segment(storage, &segment_beside(no), &file_name(no))?;
     }
     storage.sync_dir(SEGMENTS)?;
-    let has = |name: &str| names.iter().any(|there| there == name);
-    let header = name_of(Name::Header);
-    if has(header) {
-        let bytes = storage::read_limited(storage, &beside(header), HEADER_MAX)?;
+    let header = storage::read_limited(storage, &beside(Name::Header), HEADER_MAX);
+    if let Some(bytes) = if_there(header)? {
         header::write_both(storage, &bytes)?;
     }
-    let changes = name_of(Name::Changes);
-    if has(changes) {
-        let to = increment(state.increments);
-        // One that is there is a part, of a process that was killed.
-        remove_if_there(storage, &to)?;
-        copy(storage, &beside(changes), &to)?;
-        storage.sync_dir(INCREMENTS)?;
-        // Not renamed: a crash may lose both names of what changes its directory.
-        storage.remove(&beside(changes))?;
-    }
-    for name in [CATALOG_TABLE, CATALOG] {
-        if has(name) {
-            storage.rename(&beside(name), name)?;
-        }
+    let changes = storage.rename(&beside(Name::Changes), &increment(state.increments));
+    if_there(changes)?;
+    storage.sync_dir(INCREMENTS)?;
+    for (name, place) in [
+        (Name::CatalogPages, CATALOG_TABLE),
+        (Name::Catalog, CATALOG),
+    ] {
+        if_there(storage.rename(&beside(name), place))?;
     }
     storage.sync_dir("")?;
     write_json(storage, REPLICA, &state)?;
@@ -103,11 +150,12 @@ pub(super) fn complete(storage: &dyn Storage) -> Result<()> {
     Ok(storage.sync_dir("")?)
 }
 
-fn copy(storage: &dyn Storage, from: &str, to: &str) -> Result<()> {
-    let file = storage.open(from, OpenMode::Read)?;
-    let there = storage.open(to, OpenMode::CreateNew)?;
-    each_step(&*file, |step, at| there.write_at(step, at))?;
-    Ok(there.sync()?)
+/// `None` for a file that is not there: it was not received, or is in its place already.
+fn if_there<T>(result: std::io::Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        other => Ok(Some(other?)),
+    }
 }
 
 /// Adds what came of a segment to what is there.

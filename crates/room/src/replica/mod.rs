@@ -41,10 +41,8 @@ pub(crate) use send::{moment, send};
 
 /// Marks a directory as a replica.
 const REPLICA: &str = "replica";
-/// What is being received.
-const INCOMING: &str = "incoming";
-/// What was received of it, and is verified and durable.
-const PARTIAL: &str = "incoming/partial";
+/// What was received of a transfer, and is verified and durable.
+const PARTIAL: &str = "incoming.partial";
 /// All of it was received.
 const DONE: &str = "incoming.done";
 /// Changes that were received, by number: the next openings apply them.
@@ -302,12 +300,14 @@ pub(crate) fn remove_applied(storage: &dyn Storage, catalog: &dyn Catalog) -> Re
 pub(crate) fn promote(storage: &dyn Storage) -> Result<()> {
     let _lock = RoomLock::take(storage, false)?;
     complete(storage)?;
+    let is_increment = |name: &String| name.parse::<u64>().is_ok();
     if storage
         .list(INCREMENTS)
-        .is_ok_and(|names| !names.is_empty())
+        .is_ok_and(|names| names.iter().any(is_increment))
     {
         return Err(Error::WouldBlock);
     }
+    complete::clear(storage)?;
     remove_if_there(storage, REPLICA)?;
     Ok(storage.sync_dir("")?)
 }

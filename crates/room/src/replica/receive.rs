@@ -1,6 +1,6 @@
 //! The end of a stream that has no key.
 //!
-//! 1. Everything is written beside what is there, below `incoming`. The replica is another moment from the instant [`DONE`] has
+//! 1. Everything is written beside what is there, under names that end in `.incoming`. The replica is another moment from the instant [`DONE`] has
 //!    its name; before that, nothing of it was touched.
 //! 2. What a transfer has brought stays when it is cut off, as far as its frames are whole: [`PARTIAL`] says how far, once that
 //!    is durable. Another transfer throws it away.
@@ -12,16 +12,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use seal::RoomId;
+use segments::SegmentNo;
 use storage::{HostStorage, OpenMode, Storage, StorageFile, remove_if_there};
 
-use super::complete::{Done, beside, clear, complete, is_segment, name_of};
+use super::complete::{
+    Done, beside, complete, has_others, segment_beside, segments_beside, start_over,
+};
 use super::stream::{self, Begin, Frame, Name, Reader, refused};
 use super::{
-    DONE, INCOMING, MomentId, PARTIAL, Partial, REPLICA, ReplicaStatus, State, Unfinished,
+    DONE, INCREMENTS, MomentId, PARTIAL, Partial, REPLICA, ReplicaStatus, State, Unfinished,
     read_json, write_json,
 };
 use crate::blocks::BLOCK;
 use crate::header::HEADER_MAX;
+use crate::layout::SEGMENTS;
 use crate::lock::{LOCK, RoomLock};
 use crate::options::OpenOptions;
 use crate::reports::Progress;
@@ -152,9 +156,8 @@ fn state_of(storage: &dyn Storage, dir: &Path) -> Result<Option<State>> {
         }
         Some(_) => {}
         None => {
-            let ours = [LOCK, INCOMING, "incoming.done.new", "replica.new"];
-            let names = storage.list("")?;
-            if !names.iter().all(|name| ours.contains(&name.as_str())) {
+            let temporary = ["incoming.partial.new", "incoming.done.new", "replica.new"];
+            if has_others(storage, &[&[LOCK, PARTIAL], &temporary[..]].concat())? {
                 return Err(Error::NotEmptyTarget(dir.to_owned()));
             }
         }
@@ -280,7 +283,7 @@ impl<'a> Incoming<'a> {
             }
         } else {
             partial.places = blake3::Hash::from(first).to_string();
-            clear(storage)?;
+            start_over(storage)?;
         }
         let mut incoming = Self {
             storage,
@@ -297,7 +300,7 @@ impl<'a> Incoming<'a> {
             bytes: 0,
         };
         for name in Name::ALL {
-            remove_if_there(storage, &beside(name_of(name)))?;
+            remove_if_there(storage, &beside(name))?;
         }
         incoming.bytes = incoming.present()?;
         Ok(incoming)
@@ -306,11 +309,9 @@ impl<'a> Incoming<'a> {
     /// Bytes of data that an earlier transfer brought: at least, because blocks of it may be zeros.
     fn present(&self) -> Result<u64> {
         let mut bytes = 0;
-        for name in self.storage.list(INCOMING)? {
-            if is_segment(&name) {
-                let file = self.storage.open(&beside(&name), OpenMode::Read)?;
-                bytes += file.allocated()?.unwrap_or(0);
-            }
+        for no in segments_beside(self.storage)? {
+            let file = self.storage.open(&segment_beside(no), OpenMode::Read)?;
+            bytes += file.allocated()?.unwrap_or(0);
         }
         Ok(bytes)
     }
@@ -351,7 +352,7 @@ impl<'a> Incoming<'a> {
     fn data(&mut self, segment: u64, block: u32, bytes: &[u8]) -> Result<()> {
         if self.segment.as_ref().is_none_or(|(no, _)| *no != segment) {
             self.sync_segment()?;
-            let name = beside(&format!("{segment:020}"));
+            let name = segment_beside(SegmentNo(segment));
             let file = match self.storage.open(&name, OpenMode::ReadWrite) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     self.storage.open(&name, OpenMode::CreateNew)
@@ -382,7 +383,7 @@ impl<'a> Incoming<'a> {
         *length += bytes.len() as u64;
         if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
             self.sync_file()?;
-            let path = beside(name_of(name));
+            let path = beside(name);
             if offset > 0 {
                 return Err(refused("has a file in parts"));
             }
@@ -430,7 +431,7 @@ impl<'a> Incoming<'a> {
             return Ok(());
         }
         self.sync_segment()?;
-        self.storage.sync_dir(INCOMING)?;
+        self.storage.sync_dir(SEGMENTS)?;
         self.partial.places = blake3::Hash::from(self.places).to_string();
         write_json(self.storage, PARTIAL, &self.partial)
     }
@@ -438,6 +439,8 @@ impl<'a> Incoming<'a> {
     fn finish(&mut self) -> Result<()> {
         self.sync_segment()?;
         self.sync_file()?;
-        Ok(self.storage.sync_dir(INCOMING)?)
+        self.storage.sync_dir(SEGMENTS)?;
+        self.storage.sync_dir(INCREMENTS)?;
+        Ok(self.storage.sync_dir("")?)
     }
 }

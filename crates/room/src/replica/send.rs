@@ -18,7 +18,7 @@ use super::keep::Keep;
 use super::stream::{self, Begin, DATA_MAX, Name};
 use super::{MomentId, ResumeToken, apply};
 use crate::blocks::BLOCK;
-use crate::layout::{CATALOG, CATALOG_TABLE, HEADER_REVISION, LINEAGE, SEGMENTS};
+use crate::layout::{CATALOG, CATALOG_TABLE, HEADER_REVISION, LINEAGE};
 use crate::parts::Parts;
 use crate::reports::Progress;
 use crate::{Error, Result};
@@ -243,7 +243,7 @@ fn write(
         let file = match open.take() {
             Some((no, file)) if no == *segment => file,
             _ => {
-                let name = format!("{SEGMENTS}/{:020}", segment.0);
+                let name = segments::file_name(*segment);
                 let file = parts.env.storage.open(&name, OpenMode::Read);
                 file.map_err(|e| io::Error::new(e.kind(), format!("{name}: {e}")))?
             }

@@ -288,6 +288,44 @@ fn a_first_transfer_that_is_complete_is_read_wherever_its_receiver_was_killed() 
     }
 }
 
+/// An older version was killed when its transfer was complete, and had it all in one directory.
+#[test]
+fn what_an_older_version_received_comes_to_its_place() {
+    use storage::Storage;
+    use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
+    let pair = Pair::new();
+    let (_room, whole, increment) = two_moments(&pair);
+    let memory = MemoryStorage::new();
+    for (stream, is_two) in [(whole, false), (increment, true)] {
+        let faulty = FaultyStorage::new(memory.clone());
+        // The first renaming says that all is there, the next ones put it in its place.
+        faulty.refuse(Op::Rename, 2, Fault::Io, Times::Always);
+        room::receive_on(&faulty, &mut &stream[..], &|_, _| true).unwrap_err();
+        let _ = memory.create_dir("incoming");
+        let mut moved = BTreeSet::new();
+        for dir in ["", "segments/", "increments/"] {
+            for name in memory.list(dir.trim_end_matches('/')).unwrap() {
+                if let Some(older) = name.strip_suffix(".incoming") {
+                    let to = format!("incoming/{older}");
+                    memory.rename(&format!("{dir}{name}"), &to).unwrap();
+                    moved.insert(older.to_owned());
+                }
+            }
+        }
+        assert!(moved.contains("header") && moved.len() > 1, "{moved:?}");
+        let options = OpenOptions {
+            read_only: true,
+            background: false,
+            ..OpenOptions::default()
+        };
+        let on = std::sync::Arc::new(memory.clone());
+        let replica = Room::open_on(on, &credential(), options).unwrap();
+        assert_eq!(replica.lookup(ROOT, b"another name").is_ok(), is_two);
+        sound(&replica);
+        assert!(memory.list("incoming").unwrap().is_empty());
+    }
+}
+
 /// The name of a transfer that is complete is removed, and its receiver killed before that is durable. Were it there again after a
 /// power cut, what the next transfer brought so far would be taken for its parts.
 #[test]
