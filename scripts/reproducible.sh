@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the packages of the last commit twice, in two directories, and compares their digests. Takes as long as two cold release builds.
+# Those of the first build are left in target/packages, where scripts/test-packages.sh tries them.
 #
 #   scripts/reproducible.sh [deb] [tarball] [python] [java]     default: deb tarball
 #
@@ -39,3 +40,5 @@ if ! diff <(sums one) <(sums second); then
     die "the two builds differ: compare $WORK/packages-one with $WORK/packages-second"
 fi
 sums one
+rm -rf "$TARGET_DIR/packages"
+mv "$WORK/packages-one" "$TARGET_DIR/packages"
