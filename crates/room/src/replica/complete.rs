@@ -60,16 +60,16 @@ pub(super) fn segments_beside(storage: &dyn Storage) -> Result<Vec<SegmentNo>> {
         .collect())
 }
 
-/// Whether a directory without a replica holds anything but what a first transfer brought.
-pub(super) fn has_others(storage: &dyn Storage, ours: &[&str]) -> Result<bool> {
+/// Whether a directory without a replica holds anything but what a first transfer brought, and what is `ours` at its top.
+pub(super) fn has_others(storage: &dyn Storage, ours: impl Fn(&str) -> bool) -> Result<bool> {
     let is_other = |name: &String| !name.ends_with(INCOMING_SUFFIX);
-    let in_top = |name: &String| {
-        let dirs = [OLDER, SEGMENTS, INCREMENTS];
-        is_other(name) && !dirs.contains(&name.as_str()) && !ours.contains(&name.as_str())
-    };
-    Ok(storage.list("")?.iter().any(in_top)
-        || list(storage, SEGMENTS)?.iter().any(is_other)
-        || list(storage, INCREMENTS)?.iter().any(is_other))
+    let dirs = [OLDER, SEGMENTS, INCREMENTS];
+    let mut top = storage.list("")?.into_iter();
+    Ok(
+        top.any(|name| is_other(&name) && !dirs.contains(&name.as_str()) && !ours(&name))
+            || list(storage, SEGMENTS)?.iter().any(is_other)
+            || list(storage, INCREMENTS)?.iter().any(is_other),
+    )
 }
 
 /// Prepares for a transfer; what an interrupted one brought is thrown away.

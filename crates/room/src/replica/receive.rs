@@ -156,8 +156,9 @@ fn state_of(storage: &dyn Storage, dir: &Path) -> Result<Option<State>> {
         }
         Some(_) => {}
         None => {
-            let temporary = ["incoming.partial.new", "incoming.done.new", "replica.new"];
-            if has_others(storage, &[&[LOCK, PARTIAL], &temporary[..]].concat())? {
+            let new = ["incoming.partial.new", "incoming.done.new", "replica.new"];
+            let ours = |name: &str| name == LOCK || name == PARTIAL || new.contains(&name);
+            if has_others(storage, ours)? {
                 return Err(Error::NotEmptyTarget(dir.to_owned()));
             }
         }

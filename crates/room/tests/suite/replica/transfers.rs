@@ -288,6 +288,27 @@ fn a_first_transfer_that_is_complete_is_read_wherever_its_receiver_was_killed() 
     }
 }
 
+#[test]
+fn what_is_not_of_a_transfer_is_not_received_over() {
+    use storage::testing::MemoryStorage;
+    use storage::{OpenMode, Storage};
+    let pair = Pair::new();
+    let (_room, whole, _) = two_moments(&pair);
+    for path in ["mine", "segments/00000000000000000001", "increments/1"] {
+        let memory = MemoryStorage::new();
+        if path.contains('/') {
+            memory.create_dir(storage::parent(path)).unwrap();
+        }
+        memory.open(path, OpenMode::CreateNew).unwrap();
+        let refused = room::receive_on(&memory, &mut &whole[..], &|_, _| true);
+        assert!(
+            matches!(refused, Err(room::Error::NotEmptyTarget(_))),
+            "{path}: {refused:?}"
+        );
+        memory.open(path, OpenMode::Read).unwrap();
+    }
+}
+
 /// An older version was killed when its transfer was complete, and had it all in one directory.
 #[test]
 fn what_an_older_version_received_comes_to_its_place() {
