@@ -2,6 +2,7 @@
 # The Rust tests again and again on a busy machine: a test that fails once in many rounds fails on somebody's machine.
 #
 #   scripts/soak/rounds.sh [ROUNDS [TEST...]]     default: 20 rounds of all; TEST: a test program, such as `network`
+#   scripts/soak/rounds.sh 20 -p strongroom-seal -p strongroom-pages      all tests of these crates
 #   BUSY=4 scripts/soak/rounds.sh 5 network       beside four busy loops; default: 2
 #   FILTER=grants:: scripts/soak/rounds.sh 5 suite    only tests with that in their names
 #
@@ -17,12 +18,20 @@ BUSY=${BUSY:-2}
 # Far more than the slowest program needs: who runs longer hangs.
 LIMIT=${LIMIT:-3600}
 WHICH=()
-for test in "$@"; do
-    WHICH+=(--test "$test")
+while [ $# -gt 0 ]; do
+    case $1 in
+    -p)
+        WHICH+=(-p "${2:?the name of a crate}")
+        shift
+        ;;
+    *) WHICH+=(--test "$1") ;;
+    esac
+    shift
 done
+[[ " ${WHICH[*]-}" == *" -p "* ]] || WHICH+=(--workspace)
 
 cd "$ROOT"
-cargo test --quiet --workspace --locked --no-run ${WHICH[@]+"${WHICH[@]}"}
+cargo test --quiet --locked --no-run "${WHICH[@]}"
 rm -rf "$KEPT"
 mkdir -p "$KEPT"
 LOOPS=()
@@ -34,7 +43,7 @@ done
 failed=0
 for ((round = 1; round <= ROUNDS; round++)); do
     log=$KEPT/$round.log began=$SECONDS
-    if timeout "$LIMIT" cargo test --workspace --locked --no-fail-fast ${WHICH[@]+"${WHICH[@]}"} -- ${FILTER:+"$FILTER"} >"$log" 2>&1; then
+    if timeout "$LIMIT" cargo test --locked --no-fail-fast "${WHICH[@]}" -- ${FILTER:+"$FILTER"} >"$log" 2>&1; then
         say "round $round: $(grep -c '^test .* \.\.\. ok' "$log") passed, $((SECONDS - began)) seconds"
         rm "$log"
     else
