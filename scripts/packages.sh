@@ -5,7 +5,7 @@
 #   strongroom-VERSION-MACHINE-linux.tar.gz                             static programs, manual pages, completions, units
 #   strongroom-VERSION-cp311-abi3-*.whl, strongroom-VERSION.tar.gz      for Python: the wheel, and the source
 #   maven/                                                              a Maven repository with the jar, native library inside
-#   strongroom-VERSION.cdx.json, strongroom-bench-…, strongroom-bucket-…    what the programs are made of (CycloneDX), with deb and tarball
+#   strongroom-VERSION.cdx.json, strongroom-bench-…, strongroom-bucket-…, strongroom-python-…, strongroom-java-…    what each is made of (CycloneDX)
 #   SHA256SUMS
 #
 #   scripts/packages.sh [deb] [tarball] [python] [java]     default: all
@@ -147,7 +147,8 @@ python() {
         "$venv/bin/pip" install --quiet --disable-pip-version-check "maturin==$MATURIN_VERSION"
     fi
     rm -rf "$OUT"/*.whl
-    (cd bindings/python && CARGO_TARGET_DIR=$TARGET_DIR "$venv/bin/maturin" build --quiet --profile "$PROFILE" --locked --out "$OUT" &&
+    (cd bindings/python && CARGO_TARGET_DIR=$TARGET_DIR "$venv/bin/maturin" build --quiet --profile "$PROFILE" --locked --out "$OUT" \
+        --sbom-include "$OUT/strongroom-python-$VERSION.cdx.json" &&
         "$venv/bin/maturin" sdist --out "$OUT")
 }
 
@@ -166,7 +167,7 @@ java() {
     done
 }
 
-case " ${KINDS[*]} " in *" deb "* | *" tarball "*) scripts/sbom.py "$VERSION" "$OUT" ;; esac
+scripts/sbom.py "$VERSION" "$OUT"
 for kind in "${KINDS[@]}"; do
     case "$kind" in
     deb | tarball | python | java) say "Building: $kind" && "$kind" ;;

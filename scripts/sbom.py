@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what the three programs are made of, as CycloneDX 1.5: every crate from the lock file, and the system's libcrypto.
+"""Writes what the three programs and two bindings are made of, as CycloneDX 1.5: every crate from the lock file, and the system's libcrypto.
 
     scripts/sbom.py VERSION DIRECTORY
 
-DIRECTORY/PROGRAM-VERSION.cdx.json for strongroom, strongroom-bench and strongroom-bucket. They name no path of this machine, and are the same
-for the same sources, system library and SOURCE_DATE_EPOCH (seconds).
+DIRECTORY/NAME-VERSION.cdx.json for strongroom, strongroom-bench, strongroom-bucket, strongroom-python and strongroom-java. They name no path of
+this machine, and are the same for the same sources, system library and SOURCE_DATE_EPOCH (seconds).
 """
 
 import json
@@ -15,6 +15,14 @@ import sys
 
 CARGO_CYCLONEDX = "0.5.9"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What cargo-cyclonedx writes of each.
+WRITTEN = {
+    "strongroom": "crates/cli/strongroom_bin",
+    "strongroom-bench": "crates/cli/strongroom-bench_bin",
+    "strongroom-bucket": "crates/cli/strongroom-bucket_bin",
+    "strongroom-python": "bindings/python/_strongroom_cdylib",
+    "strongroom-java": "bindings/java/native/strongroom_java_cdylib",
+}
 
 
 def libcrypto():
@@ -38,14 +46,14 @@ def main(version, directory):
     subprocess.run(["cargo", "cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--format", "json", "--describe", "binaries",
                     "--spec-version", "1.5", "--no-build-deps", "-qq"],
                    cwd=ROOT, check=True, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"})
-    for program in ("strongroom", "strongroom-bench", "strongroom-bucket"):
-        text = (ROOT / f"crates/cli/{program}_bin.cdx.json").read_text()
+    for name, written in WRITTEN.items():
+        text = (ROOT / f"{written}.cdx.json").read_text()
         bill = json.loads(text.replace(f"path+file://{ROOT}", "path+file:///strongroom"))
         bill["components"].append(libcrypto())
         for node in bill["dependencies"]:
             if "#libsqlite3-sys@" in node["ref"] or "#openssl-sys@" in node["ref"]:
                 node.setdefault("dependsOn", []).append("libcrypto")
-        (pathlib.Path(directory) / f"{program}-{version}.cdx.json").write_text(json.dumps(bill, indent=1) + "\n")
+        (pathlib.Path(directory) / f"{name}-{version}.cdx.json").write_text(json.dumps(bill, indent=1) + "\n")
     for manifest in manifests():
         for left in manifest.parent.glob("*.cdx.json"):
             left.unlink()

@@ -166,6 +166,12 @@ test_python() {
     local root=$WORK/python
     debian "$root"
     cp "$OUT"/strongroom-*.whl "$root/tmp/"
+    python3 - "$OUT"/strongroom-*.whl "$ROOT" <<'CHECK' || die "python: the wheel does not say what it is made of"
+import json, sys, zipfile
+wheel, root = zipfile.ZipFile(sys.argv[1]), sys.argv[2]
+bill = next(wheel.read(name).decode() for name in wheel.namelist() if "/sboms/" in name)
+sys.exit(root in bill or not {"pyo3", "openssl"} <= {part["name"] for part in json.loads(bill)["components"]})
+CHECK
     in_root "$root" python3 -m venv /venv
     in_root "$root" /venv/bin/pip install --quiet --no-index --no-deps "/tmp/$(cd "$OUT" && ls strongroom-*.whl)"
     cp "$ROOT/bindings/python/examples/notes.py" "$root/tmp/"
