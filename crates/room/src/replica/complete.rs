@@ -44,6 +44,23 @@ pub(super) fn segment_beside(no: SegmentNo) -> String {
     format!("{}{INCOMING_SUFFIX}", file_name(no))
 }
 
+/// The segment whose incoming file has this name in its directory.
+fn parse_beside(name: &str) -> Option<SegmentNo> {
+    parse_file_name(name.strip_suffix(INCOMING_SUFFIX)?)
+}
+
+/// What a file is called now that older versions called `name`, in a directory of its own.
+fn of_older(name: &str) -> Option<String> {
+    Some(match name {
+        "header" => beside(Name::Header),
+        "changes" => beside(Name::Changes),
+        CATALOG => beside(Name::Catalog),
+        CATALOG_TABLE => beside(Name::CatalogPages),
+        "partial" | "partial.new" => PARTIAL.into(),
+        _ => segment_beside(parse_file_name(name)?),
+    })
+}
+
 /// Names in a directory; none, where it is not there.
 fn list(storage: &dyn Storage, dir: &str) -> Result<Vec<String>> {
     match storage.list(dir) {
@@ -55,31 +72,46 @@ fn list(storage: &dyn Storage, dir: &str) -> Result<Vec<String>> {
 /// The segments of which something came.
 pub(super) fn segments_beside(storage: &dyn Storage) -> Result<Vec<SegmentNo>> {
     let names = list(storage, SEGMENTS)?.into_iter();
-    Ok(names
-        .filter_map(|name| parse_file_name(name.strip_suffix(INCOMING_SUFFIX)?))
-        .collect())
+    Ok(names.filter_map(|name| parse_beside(&name)).collect())
 }
 
 /// Whether a directory without a replica holds anything but what a first transfer brought, and what is `ours` at its top.
-pub(super) fn has_others(storage: &dyn Storage, ours: impl Fn(&str) -> bool) -> Result<bool> {
-    let is_other = |name: &String| !name.ends_with(INCOMING_SUFFIX);
-    let dirs = [OLDER, SEGMENTS, INCREMENTS];
-    let mut top = storage.list("")?.into_iter();
-    Ok(
-        top.any(|name| is_other(&name) && !dirs.contains(&name.as_str()) && !ours(&name))
-            || list(storage, SEGMENTS)?.iter().any(is_other)
-            || list(storage, INCREMENTS)?.iter().any(is_other),
-    )
+pub(super) fn has_others(storage: &dyn Storage, ours: &[&str]) -> Result<bool> {
+    let beside = Name::ALL.map(beside);
+    let is_known = |path: &String| beside.contains(path) || ours.contains(&path.as_str());
+    for name in storage.list("")? {
+        let has_others = match name.as_str() {
+            SEGMENTS => list(storage, SEGMENTS)?
+                .iter()
+                .any(|name| parse_beside(name).is_none()),
+            INCREMENTS => list(storage, INCREMENTS)?
+                .iter()
+                .any(|name| !is_known(&format!("{INCREMENTS}/{name}"))),
+            OLDER => list(storage, OLDER)?
+                .iter()
+                .any(|name| of_older(name).is_none()),
+            _ => !is_known(&name),
+        };
+        if has_others {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-/// Prepares for a transfer; what an interrupted one brought is thrown away.
-pub(super) fn start_over(storage: &dyn Storage) -> Result<()> {
+fn create_dirs(storage: &dyn Storage) -> Result<()> {
     for dir in [SEGMENTS, INCREMENTS] {
         match storage.create_dir(dir) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
             _ => {}
         }
     }
+    Ok(())
+}
+
+/// Prepares for a transfer; what an interrupted one brought is thrown away.
+pub(super) fn start_over(storage: &dyn Storage) -> Result<()> {
+    create_dirs(storage)?;
     clear(storage)
 }
 
@@ -88,34 +120,30 @@ pub(super) fn clear(storage: &dyn Storage) -> Result<()> {
     // First: it says that the rest is there.
     remove_if_there(storage, PARTIAL)?;
     storage.sync_dir("")?;
-    for dir in ["", SEGMENTS, INCREMENTS] {
-        for name in list(storage, dir)? {
-            if name.ends_with(INCOMING_SUFFIX) {
-                let slash = if dir.is_empty() { "" } else { "/" };
-                remove_if_there(storage, &format!("{dir}{slash}{name}"))?;
-            }
-        }
+    for name in Name::ALL {
+        remove_if_there(storage, &beside(name))?;
+    }
+    for no in segments_beside(storage)? {
+        remove_if_there(storage, &segment_beside(no))?;
     }
     for name in list(storage, OLDER)? {
-        remove_if_there(storage, &format!("{OLDER}/{name}"))?;
+        if of_older(&name).is_some() {
+            remove_if_there(storage, &format!("{OLDER}/{name}"))?;
+        }
     }
     Ok(())
 }
 
 /// Brings a complete transfer that an older version received to where one is now.
 fn adopt_older(storage: &dyn Storage) -> Result<()> {
-    for name in list(storage, OLDER)? {
-        let to = match name.as_str() {
-            "header" => beside(Name::Header),
-            "changes" => beside(Name::Changes),
-            CATALOG => beside(Name::Catalog),
-            CATALOG_TABLE => beside(Name::CatalogPages),
-            name => match parse_file_name(name) {
-                Some(no) => segment_beside(no),
-                None => continue,
-            },
-        };
-        storage.rename(&format!("{OLDER}/{name}"), &to)?;
+    let names = list(storage, OLDER)?;
+    if !names.is_empty() {
+        create_dirs(storage)?;
+    }
+    for name in names {
+        if let Some(to) = of_older(&name) {
+            storage.rename(&format!("{OLDER}/{name}"), &to)?;
+        }
     }
     Ok(())
 }

@@ -156,9 +156,14 @@ fn state_of(storage: &dyn Storage, dir: &Path) -> Result<Option<State>> {
         }
         Some(_) => {}
         None => {
-            let new = ["incoming.partial.new", "incoming.done.new", "replica.new"];
-            let ours = |name: &str| name == LOCK || name == PARTIAL || new.contains(&name);
-            if has_others(storage, ours)? {
+            let ours = [
+                LOCK,
+                PARTIAL,
+                "incoming.partial.new",
+                "incoming.done.new",
+                "replica.new",
+            ];
+            if has_others(storage, &ours)? {
                 return Err(Error::NotEmptyTarget(dir.to_owned()));
             }
         }
