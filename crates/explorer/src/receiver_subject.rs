@@ -86,14 +86,13 @@ impl ReceiverSubject {
         let replica = Recorder::unlogged(&Image::new());
         // By number: a name can be another snapshot's later.
         let mut last = create(&session, "base")?;
-        let mut streams = Vec::new();
-        let mut start = replica.image();
+        let nothing = replica.image();
         let whole = stream(&session, None, "base")?;
         receive(&replica, &whole)?;
-        match self.from_nothing {
-            true => streams.push(whole),
-            false => start = replica.image(),
-        }
+        let (start, mut streams) = match self.from_nothing {
+            true => (nothing, vec![whole]),
+            false => (replica.image(), Vec::new()),
+        };
         let mut put = |session: &Session, since: &str, to: &str| {
             let stream = stream(session, Some(since), to)?;
             receive(&replica, &stream)?;

@@ -57,10 +57,7 @@ impl DirStore {
         known: Vec<SegmentId>,
         next: SegmentNo,
     ) -> Result<Self, SegmentError> {
-        let names = match storage.list(SEGMENTS_DIR) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-            other => other?,
-        };
+        let names = storage::list_if_there(&*storage, SEGMENTS_DIR)?;
         let known: HashMap<_, _> = known.into_iter().map(|id| (id.no, id)).collect();
         // Whatever the caller says, a number that is known or has a file is not used again.
         let next = known
@@ -508,10 +505,7 @@ impl DirStore {
 
     /// The files of the segments present in the storage, by number.
     pub fn list(&self) -> Result<Vec<SegmentFile>, SegmentError> {
-        let names = match self.storage.list(SEGMENTS_DIR) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
-        };
+        let names = storage::list_if_there(&*self.storage, SEGMENTS_DIR)?;
         let mut segments = Vec::with_capacity(names.len());
         for name in names {
             let Some(no) = parse_file_name(&name) else {

@@ -82,10 +82,7 @@ impl Writing {
         let name = file_name(self.id.no);
         let file = match storage.open(&name, OpenMode::CreateNew) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                match storage.create_dir(SEGMENTS_DIR) {
-                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-                    _ => {}
-                }
+                storage::create_dir_if_missing(storage, SEGMENTS_DIR)?;
                 storage.sync_dir("")?;
                 storage.open(&name, OpenMode::CreateNew)?
             }

@@ -202,6 +202,22 @@ pub fn remove_if_there(storage: &dyn Storage, path: &str) -> io::Result<()> {
     }
 }
 
+/// Names in a directory; none, where it is not there.
+pub fn list_if_there(storage: &dyn Storage, dir: &str) -> io::Result<Vec<String>> {
+    match storage.list(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// Creates a directory; it may be there.
+pub fn create_dir_if_missing(storage: &dyn Storage, path: &str) -> io::Result<()> {
+    match storage.create_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
 /// The directory that holds a path; `""` is the root.
 pub fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(dir, _)| dir)

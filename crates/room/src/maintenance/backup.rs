@@ -81,10 +81,7 @@ impl Maintenance {
         if !earlier {
             storage::replace(&*target, INCOMPLETE, room.to_string().as_bytes())?;
         }
-        match target.create_dir(SEGMENTS) {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
-            _ => {}
-        }
+        storage::create_dir_if_missing(&*target, SEGMENTS)?;
         let (mut moment, pin) = self.moment(&target)?;
         let lineage = mark_lineage(&target, &mut moment, self.env.options.network_backed)?;
         let growing = read_growing(&*target)?;

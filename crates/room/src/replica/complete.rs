@@ -7,7 +7,9 @@ use std::io::ErrorKind;
 
 use segments::{INCOMING_SUFFIX, SegmentNo, file_name, parse_file_name};
 use serde::{Deserialize, Serialize};
-use storage::{OpenMode, Storage, StorageFile, remove_if_there};
+use storage::{
+    OpenMode, Storage, StorageFile, create_dir_if_missing, list_if_there, remove_if_there,
+};
 
 use super::stream::Name;
 use super::{DONE, INCREMENTS, PARTIAL, REPLICA, State, increment, read_json, write_json};
@@ -61,17 +63,9 @@ fn of_older(name: &str) -> Option<String> {
     })
 }
 
-/// Names in a directory; none, where it is not there.
-fn list(storage: &dyn Storage, dir: &str) -> Result<Vec<String>> {
-    match storage.list(dir) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        other => Ok(other?),
-    }
-}
-
 /// The segments of which something came.
 pub(super) fn segments_beside(storage: &dyn Storage) -> Result<Vec<SegmentNo>> {
-    let names = list(storage, SEGMENTS)?.into_iter();
+    let names = list_if_there(storage, SEGMENTS)?.into_iter();
     Ok(names.filter_map(|name| parse_beside(&name)).collect())
 }
 
@@ -81,13 +75,16 @@ pub(super) fn has_others(storage: &dyn Storage, ours: &[&str]) -> Result<bool> {
     let is_known = |path: &String| beside.contains(path) || ours.contains(&path.as_str());
     for name in storage.list("")? {
         let has_others = match name.as_str() {
-            SEGMENTS => list(storage, SEGMENTS)?
+            SEGMENTS => storage
+                .list(SEGMENTS)?
                 .iter()
                 .any(|name| parse_beside(name).is_none()),
-            INCREMENTS => list(storage, INCREMENTS)?
+            INCREMENTS => storage
+                .list(INCREMENTS)?
                 .iter()
                 .any(|name| !is_known(&format!("{INCREMENTS}/{name}"))),
-            OLDER => list(storage, OLDER)?
+            OLDER => storage
+                .list(OLDER)?
                 .iter()
                 .any(|name| of_older(name).is_none()),
             _ => !is_known(&name),
@@ -100,13 +97,8 @@ pub(super) fn has_others(storage: &dyn Storage, ours: &[&str]) -> Result<bool> {
 }
 
 fn create_dirs(storage: &dyn Storage) -> Result<()> {
-    for dir in [SEGMENTS, INCREMENTS] {
-        match storage.create_dir(dir) {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e.into()),
-            _ => {}
-        }
-    }
-    Ok(())
+    create_dir_if_missing(storage, SEGMENTS)?;
+    Ok(create_dir_if_missing(storage, INCREMENTS)?)
 }
 
 /// Prepares for a transfer; what an interrupted one brought is thrown away.
@@ -126,7 +118,7 @@ pub(super) fn clear(storage: &dyn Storage) -> Result<()> {
     for no in segments_beside(storage)? {
         remove_if_there(storage, &segment_beside(no))?;
     }
-    for name in list(storage, OLDER)? {
+    for name in list_if_there(storage, OLDER)? {
         if of_older(&name).is_some() {
             remove_if_there(storage, &format!("{OLDER}/{name}"))?;
         }
@@ -136,7 +128,7 @@ pub(super) fn clear(storage: &dyn Storage) -> Result<()> {
 
 /// Brings a complete transfer that an older version received to where one is now.
 fn adopt_older(storage: &dyn Storage) -> Result<()> {
-    let names = list(storage, OLDER)?;
+    let names = list_if_there(storage, OLDER)?;
     if !names.is_empty() {
         create_dirs(storage)?;
     }

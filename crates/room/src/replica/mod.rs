@@ -29,7 +29,7 @@ use std::str::FromStr;
 use catalog::{Catalog, SnapshotRow};
 use seal::{ChangesKey, MomentKey, RoomId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use storage::{Storage, remove_if_there};
+use storage::{Storage, list_if_there, remove_if_there};
 
 use crate::lock::RoomLock;
 use crate::{Error, Result};
@@ -284,11 +284,7 @@ fn applied(catalog: &dyn Catalog) -> Result<(u64, MomentId)> {
 /// Removes changes that the catalog has, durably.
 pub(crate) fn remove_applied(storage: &dyn Storage, catalog: &dyn Catalog) -> Result<()> {
     let (applied, _) = applied(catalog)?;
-    let names = match storage.list(INCREMENTS) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    for name in names {
+    for name in list_if_there(storage, INCREMENTS)? {
         if name.parse::<u64>().is_ok_and(|number| number <= applied) {
             remove_if_there(storage, &format!("{INCREMENTS}/{name}"))?;
         }
