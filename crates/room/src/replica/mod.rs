@@ -297,13 +297,30 @@ pub(crate) fn promote(storage: &dyn Storage) -> Result<()> {
     let _lock = RoomLock::take(storage, false)?;
     complete(storage)?;
     let is_increment = |name: &String| name.parse::<u64>().is_ok();
-    if storage
-        .list(INCREMENTS)
-        .is_ok_and(|names| names.iter().any(is_increment))
-    {
+    if list_if_there(storage, INCREMENTS)?.iter().any(is_increment) {
         return Err(Error::WouldBlock);
     }
     complete::clear(storage)?;
     remove_if_there(storage, REPLICA)?;
     Ok(storage.sync_dir("")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
+
+    use super::*;
+
+    #[test]
+    fn a_replica_whose_increments_cannot_be_listed_stays_one() {
+        let memory = MemoryStorage::new();
+        memory.create_dir(INCREMENTS).unwrap();
+        storage::write_new(&memory, "increments/1", b"not applied").unwrap();
+        storage::write_new(&memory, REPLICA, b"{}").unwrap();
+        let faulty = FaultyStorage::new(memory.clone());
+        faulty.refuse(Op::List, 1, Fault::Io, Times::Once);
+        assert!(matches!(promote(&faulty), Err(Error::Io(_))));
+        assert!(matches!(promote(&memory), Err(Error::WouldBlock)));
+        assert_eq!(storage::read_limited(&memory, REPLICA, 9).unwrap(), b"{}");
+    }
 }
