@@ -114,9 +114,9 @@ impl ReplicaStatus {
         Self::of_storage(&storage, target)
     }
 
-    /// The same with a storage, which `dir` represents on this machine. Nothing is written.
+    /// The same with a storage, which `dir` represents on this machine. Nothing is written but the file of the lock, where that is missing.
     pub fn of_storage(storage: &dyn Storage, dir: &Path) -> Result<Self> {
-        let _lock = RoomLock::take(storage, true)?;
+        let _lock = lock_at(storage, dir, true)?;
         if let Some(Done { state }) = read_json(storage, DONE)? {
             // Complete. The next one to open it or receive puts it in its place.
             return Ok(Self {
@@ -139,6 +139,16 @@ impl ReplicaStatus {
             }),
         })
     }
+}
+
+/// Takes the lock of a replica, or of what may become one. A directory of something else is refused without a file of the lock in it.
+fn lock_at(storage: &dyn Storage, dir: &Path, read_only: bool) -> Result<RoomLock> {
+    let names = storage.list("")?;
+    // The holder of the lock may be putting a transfer in its place: only afterwards can be said what is here.
+    if !names.iter().any(|name| name == LOCK || name == DONE) {
+        state_of(storage, dir)?;
+    }
+    RoomLock::take(storage, read_only)
 }
 
 /// What the replica is, with everything in its place; `None` where nothing is there yet.
@@ -177,7 +187,7 @@ fn receive_as(
     from: &mut dyn Read,
     progress: Progress<'_>,
 ) -> Result<(ReceiveReport, Begin)> {
-    let _lock = RoomLock::take(storage, false)?;
+    let _lock = lock_at(storage, dir, false)?;
     let state = begin_at(storage, dir)?;
     let mut reader = Reader::new(from)?;
     let Frame::Begin(begin) = reader.next()? else {

@@ -312,7 +312,14 @@ fn what_is_not_of_a_transfer_is_not_received_over() {
             matches!(refused, Err(room::Error::NotEmptyTarget(_))),
             "{path}: {refused:?}"
         );
+        let looked = ReplicaStatus::of_storage(&memory, std::path::Path::new(""));
+        assert!(
+            matches!(looked, Err(room::Error::NotEmptyTarget(_))),
+            "{path}: {looked:?}"
+        );
         memory.open(path, OpenMode::Read).unwrap();
+        // Nothing of ours is left in it either.
+        assert_eq!(memory.list("").unwrap().len(), 1, "{path}");
     }
 }
 
