@@ -3,7 +3,7 @@
 # the document. Takes about half an hour on a quiet machine; what else runs meanwhile is in the numbers.
 #
 #   scripts/bench.sh BINARY [NAME...]       default: all but bucket, which takes an hour. cost dd small-files ladder scale stores peers busy
-#                                           programs snapshots confinement bucket storage cipher
+#                                           programs snapshots confinement bucket storage cipher; and tools-memory, as root
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
 #   DD_MIB=2048                             size of the image that `dd` reads (twice that is needed)
 #   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
@@ -46,6 +46,7 @@ cleanup() {
     if mountpoint -q "$MNT"; then
         "$BIN" umount "$MNT" >/dev/null 2>&1 || fusermount3 -uz "$MNT" || true
     fi
+    ! mountpoint -q "$WORK/disk" || umount "$WORK/disk"
     rm -rf "$WORK"
     exit "$status"
 }
@@ -60,6 +61,23 @@ measure() {
     say "strongroom bench $*"
     "$BIN" --json bench "$@" >"$WORK/result.json"
     sed "s|$WORK|.|g" "$WORK/result.json" >"$RESULTS/$name.json"
+}
+
+# Beside other tools, on a source tree in a directory.
+beside_tools() {
+    measure "$1" tools "$2" --fuse-ceiling --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}"
+}
+
+# Mounts ext4 on a file in memory, which goes with the mount.
+disk_in_memory() {
+    local image
+    DISK=$WORK/disk
+    mkdir "$DISK"
+    image=$(mktemp /dev/shm/bench.XXXXXX)
+    truncate -s 12G "$image"
+    mkfs.ext4 -q "$image"
+    mount -o loop "$image" "$DISK"
+    rm "$image"
 }
 
 # The image, and the same bytes in a mounted room; then a volume and its contents, read by the benchmark itself and by way of our
@@ -104,7 +122,11 @@ for name in "${NAMES[@]}"; do
     ladder) measure ladder ladder "$WORK" ;;
     scale) measure scale scale "$WORK" ;;
     stores) measure stores compare "$WORK" "mounted:$WORK" "${TOOLS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
-    peers) measure peers peers "$WORK" --fuse-ceiling --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}" ;;
+    peers) beside_tools peers "$WORK" ;;
+    tools-memory)
+        disk_in_memory
+        beside_tools tools-memory "$DISK"
+        ;;
     busy) BENCH_DIR=$WORK "$ROOT/scripts/bench-busy.sh" "$BIN" "$ROUNDS" ;;
     programs) "$ROOT/scripts/bench-programs.sh" "$BIN" "$ROUNDS" ;;
     snapshots | confinement | bucket) BENCH_DIR=$WORK "$ROOT/scripts/bench-$name.sh" "$BIN" "$ROUNDS" ;;

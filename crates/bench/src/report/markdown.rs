@@ -13,7 +13,7 @@ use crate::published;
 use crate::words::{self, NOTHING, duration, significant, time_ns};
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 14] = [
+const SECTIONS: [(&str, &str, &str); 15] = [
     (
         "cost",
         "What a room costs",
@@ -58,6 +58,11 @@ const SECTIONS: [(&str, &str, &str); 14] = [
         "peers",
         "Beside other stores, on a source tree",
         "The work by which one of them compares itself with others.",
+    ),
+    (
+        "tools-memory",
+        "The same, on a disk in memory",
+        "What the processor has to do, where the disk is as fast as memory and never slow for reasons of its own.",
     ),
     (
         "storage",
