@@ -70,14 +70,13 @@ beside_tools() {
 
 # Mounts ext4 on a file in memory, which goes with the mount.
 disk_in_memory() {
-    local image
+    local image status=0
     DISK=$WORK/disk
     mkdir "$DISK"
     image=$(mktemp /dev/shm/bench.XXXXXX)
-    truncate -s 12G "$image"
-    mkfs.ext4 -q "$image"
-    mount -o loop "$image" "$DISK"
+    { truncate -s 12G "$image" && mkfs.ext4 -q "$image" && mount -o loop "$image" "$DISK"; } || status=$?
     rm "$image"
+    return "$status"
 }
 
 # The image, and the same bytes in a mounted room; then a volume and its contents, read by the benchmark itself and by way of our
