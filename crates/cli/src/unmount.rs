@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -9,9 +10,24 @@ use rustix::mount::UnmountFlags;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
+/// For how long a mount that is in use is tried again. The process that serves it asks the kernel every second to write
+/// back, and has the mount open for that moment, which is no user's business.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Unmounts; refuses while something is open there.
 pub(crate) fn unmount(mountpoint: &Path) -> Result<()> {
-    unmount_now(mountpoint, false)
+    unless_in_use(|| unmount_now(mountpoint, false))
+}
+
+fn unless_in_use(mut unmount: impl FnMut() -> Result<()>) -> Result<()> {
+    for _ in 1..TRIES {
+        match unmount() {
+            Err(e) if e.exit() == Exit::Busy => std::thread::sleep(PAUSE),
+            ended => return ended,
+        }
+    }
+    unmount()
 }
 
 /// Takes the mount out of sight at once; what is open there goes on until it is closed.
@@ -115,4 +131,40 @@ pub(crate) fn fusermount() -> Option<PathBuf> {
         ])
         .map(|dir| dir.join("fusermount3"))
         .find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_is_in_use_for_a_moment_is_unmounted() {
+        let mut tries = 0;
+        let ended = unless_in_use(|| {
+            tries += 1;
+            if tries < 3 {
+                Err(busy(Path::new("mnt")))
+            } else {
+                Ok(())
+            }
+        });
+        assert!(ended.is_ok());
+        assert_eq!(tries, 3);
+    }
+
+    #[test]
+    fn only_use_is_waited_for_and_not_for_ever() {
+        for (error, expected) in [
+            (busy as fn(&Path) -> Error, TRIES),
+            (not_mounted as fn(&Path) -> Error, 1),
+        ] {
+            let mut tries = 0;
+            let ended = unless_in_use(|| {
+                tries += 1;
+                Err(error(Path::new("mnt")))
+            });
+            assert!(ended.is_err());
+            assert_eq!(tries, expected);
+        }
+    }
 }
