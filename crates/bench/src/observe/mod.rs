@@ -55,6 +55,8 @@ pub struct Subject {
 pub struct Observer {
     subject: Subject,
     devices: Vec<BlockDevice>,
+    /// Kernel threads that write the journal of the store's own file system.
+    journals: Vec<u32>,
     roots: Roots,
 }
 
@@ -68,7 +70,9 @@ impl Observer {
     pub fn with_roots(subject: Subject, roots: Roots) -> Observer {
         let at = subject.backing.first().unwrap_or(&subject.path);
         let devices = block::beneath(at);
+        let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
         Observer {
+            journals: process::journals_on(&names),
             subject,
             devices,
             roots,
@@ -104,6 +108,7 @@ impl Observer {
         let own = std::process::id();
         let mut ours = self.subject.servers.clone();
         ours.push(own);
+        ours.extend(&self.journals);
         let at = self.subject.backing.first().unwrap_or(&self.subject.path);
         Look {
             others: process::others(&ours),

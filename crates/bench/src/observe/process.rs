@@ -79,8 +79,7 @@ pub fn holders_of(dir: &Path) -> Vec<u32> {
         return Vec::new();
     };
     let entries = |path: &str| fs::read_dir(path).into_iter().flatten().flatten();
-    entries("/proc")
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    processes()
         .filter(|pid| *pid != std::process::id())
         .filter(|pid| {
             entries(&format!("/proc/{pid}/fd"))
@@ -100,14 +99,29 @@ pub fn name_of(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
+/// Kernel threads that write the journals of the file systems on `devices` (as in "vda1"): ext4's, which is named as in
+/// "jbd2/vda1-8". What such a thread writes, the programs that change the file system have caused.
+pub(crate) fn journals_on(devices: &[&str]) -> Vec<u32> {
+    processes()
+        .filter(|pid| {
+            name_of(*pid).is_some_and(|name| {
+                let device = name
+                    .strip_prefix("jbd2/")
+                    .and_then(|of| of.rsplit_once('-'));
+                device.is_some_and(|(device, _)| devices.contains(&device))
+            })
+        })
+        .collect()
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// Bytes of every process that may be asked, but `ours`.
 pub(crate) fn others(ours: &[u32]) -> HashMap<u32, ProcessIo> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return HashMap::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+    processes()
         .filter(|pid| !ours.contains(pid))
         .filter_map(|pid| Some((pid, io_of(pid)?)))
         .collect()
@@ -147,6 +161,7 @@ pub struct Others {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::loop_disk::LoopDisk;
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
@@ -181,6 +196,18 @@ mod tests {
         // A process that another test is just starting may have it open too.
         assert!(found[0].contains(&holder.id()) && !found[1].contains(&holder.id()));
         assert!(holders_of(&held.path().join("nowhere")).is_empty());
+    }
+
+    #[test]
+    fn the_journal_of_a_file_system_is_found_by_its_device() {
+        let Some(disk) = LoopDisk::ext4(64) else {
+            return;
+        };
+        let device = disk.node().file_name().and_then(|name| name.to_str());
+        let found = journals_on(&[device.expect("a device")]);
+        let names: Vec<_> = found.iter().map(|pid| name_of(*pid)).collect();
+        assert_eq!(found.len(), 1, "{names:?}");
+        assert!(journals_on(&["loop"]).is_empty());
     }
 
     #[test]
