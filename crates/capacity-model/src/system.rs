@@ -160,7 +160,7 @@ pub fn simulate(setup: &Setup) -> Report {
 /// Which room of which weight goes to which machine: the heaviest first, each to the machine that has least.
 fn place(weights: &[f64], machines: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by(|a, b| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)));
+    order.sort_unstable_by(|a, b| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)));
     let (mut load, mut on) = (vec![0.0_f64; machines], vec![0; weights.len()]);
     for room in order {
         let least = (0..machines).min_by(|a, b| load[*a].total_cmp(&load[*b]));

@@ -74,7 +74,7 @@ pub(crate) fn encoded(text: &[u8], names: &Names) -> Option<Vec<u8>> {
     if entries.is_empty() {
         return None;
     }
-    entries.sort();
+    entries.sort_unstable();
     let mut value = 2_u32.to_le_bytes().to_vec();
     for (tag, id, bits) in entries {
         value.extend(tag.to_le_bytes());

@@ -322,7 +322,7 @@ pub(crate) fn slot(slot: &seal::SlotInfo) -> SlotReply {
 fn plugins(slot: &seal::SlotInfo) -> Vec<String> {
     let named = slot.recipients.iter();
     let mut programs: Vec<_> = named.filter_map(|r| seal::recipient_plugin(r)).collect();
-    programs.sort();
+    programs.sort_unstable();
     programs.dedup();
     programs
 }

@@ -358,7 +358,7 @@ pub fn add_disk(room: &Room, disk: Disk) -> Result<(), EnrolError> {
         )));
     }
     disks.push(disk);
-    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    disks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     set_note(room, DISKS, &disks)
 }
 

@@ -126,7 +126,7 @@ pub fn automatic_until(snapshots: &[Snapshot], now: Timestamp) -> Vec<&Snapshot>
         .iter()
         .filter(|snapshot| snapshot.automatic && snapshot.created <= now)
         .collect();
-    past.sort_by_key(|snapshot| std::cmp::Reverse((snapshot.created, snapshot.number)));
+    past.sort_unstable_by_key(|snapshot| std::cmp::Reverse((snapshot.created, snapshot.number)));
     past
 }
 

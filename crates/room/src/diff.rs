@@ -83,7 +83,7 @@ pub(crate) fn diff(
     let (gone, new) = diff.same_places()?;
     diff.moves(gone, new)?;
     let mut changes = diff.changes;
-    changes.sort_by(|a, b| (&a.path, &a.what).cmp(&(&b.path, &b.what)));
+    changes.sort_unstable_by(|a, b| (&a.path, &a.what).cmp(&(&b.path, &b.what)));
     Ok(changes)
 }
 
@@ -148,8 +148,8 @@ impl Diff<'_> {
     fn moves(&mut self, gone: Vec<Node>, new: Vec<Node>) -> Result<()> {
         let mut gone = self.with_below(self.earlier, gone)?;
         let mut new = self.with_below(self.later, new)?;
-        gone.sort_by(|a, b| a.path.cmp(&b.path));
-        new.sort_by(|a, b| a.path.cmp(&b.path));
+        gone.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        new.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let mut by_number: HashMap<InodeNo, Vec<Node>> = HashMap::new();
         for node in gone {
             by_number.entry(node.inode.no).or_default().push(node);
@@ -301,7 +301,7 @@ impl Diff<'_> {
         }
         let all = |moment: Moment<'_>, no: InodeNo| {
             let mut names = moment.files.xattr_names(no)?;
-            names.sort();
+            names.sort_unstable();
             let with_value = names.into_iter().map(|name| {
                 let value = moment.files.xattr(no, &name)?;
                 Ok((name, value))

@@ -319,7 +319,7 @@ mod tests {
         assert!(above.open("b", OpenMode::Read).is_err());
         assert!(above.open("d", OpenMode::CreateNew).is_err());
         let mut names = below.list("").unwrap();
-        names.sort();
+        names.sort_unstable();
         assert_eq!(names, ["a", "b", "c"]);
         for name in names {
             assert_eq!(bytes(&*below, &name), [1; 10_000]);

@@ -136,8 +136,8 @@ pub(crate) fn missing(
     let mut wanted = from.xattrs(from_path)?;
     wanted.retain(|(name, _)| name != MARK);
     let mut found = to.xattrs(path)?;
-    wanted.sort();
-    found.sort();
+    wanted.sort_unstable();
+    found.sort_unstable();
     if owned && there.mode == meta.mode && wanted == found && there.mtime == meta.mtime {
         return Ok(());
     }

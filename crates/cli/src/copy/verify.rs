@@ -353,7 +353,7 @@ mod tests {
             .into_iter()
             .map(|(name, _)| name)
             .collect();
-        names.sort();
+        names.sort_unstable();
         let mut verifier = Verifier {
             target: &tree,
             target_name: String::new(),

@@ -204,7 +204,7 @@ impl Source for HostTree {
                 Err(e) => return Err(self.fault(e)),
             }
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         Ok(found)
     }
 

@@ -116,7 +116,7 @@ pub(super) fn list(files: &dyn FileSystem, dir: InodeNo) -> Result<Vec<(OsString
                 .map(|(entry, inode)| (OsString::from_vec(entry.name), meta(&inode))),
         );
     }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
 }
 

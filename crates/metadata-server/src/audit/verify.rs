@@ -107,7 +107,7 @@ fn expand(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
 /// Where a directory cannot be read.
 pub fn files(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut all = expand(paths)?;
-    all.sort();
+    all.sort_unstable();
     Ok(all)
 }
 

@@ -306,7 +306,7 @@ fn read_slots(texts: Vec<SlotText>) -> Result<Vec<KeySlot>, HeaderError> {
         }
         slots.push(slot);
     }
-    slots.sort_by_key(|slot| slot.id);
+    slots.sort_unstable_by_key(|slot| slot.id);
     Ok(slots)
 }
 

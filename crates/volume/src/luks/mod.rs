@@ -268,7 +268,9 @@ impl Luks {
                     })
                     .map(|(number, slot)| (slot.priority, *number))
                     .collect();
-                slots.sort_by_key(|(priority, number)| (std::cmp::Reverse(*priority), *number));
+                slots.sort_unstable_by_key(|(priority, number)| {
+                    (std::cmp::Reverse(*priority), *number)
+                });
                 Ok(slots.into_iter().map(|(_, number)| number).collect())
             }
         }
