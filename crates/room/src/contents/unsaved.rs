@@ -60,7 +60,7 @@ impl Contents {
                 });
             }
         }
-        ranges.sort_unstable_by_key(|range| (range.no, range.offset));
+        ranges.sort_by_key(|range| (range.no, range.offset));
         ranges
     }
 }

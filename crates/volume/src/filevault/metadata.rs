@@ -89,7 +89,7 @@ impl Metadata {
                 pieces(block, &mut segments)?;
             }
         }
-        segments.sort_unstable_by_key(|s| s.logical);
+        segments.sort_by_key(|s| s.logical);
         let damaged =
             |what: &str| VolumeError::Damaged(format!("the CoreStorage metadata has no {what}"));
         let users = plist::all(&context, "PassphraseWrappedKEKStruct")

@@ -72,7 +72,7 @@ pub(super) fn of(member: &Member, names: &Names, kept: &mut Kept) -> Record {
         .collect();
     // The later of two counts, as everywhere in these headers.
     xattrs.reverse();
-    xattrs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    xattrs.sort_by(|a, b| a.0.cmp(&b.0));
     xattrs.dedup_by(|b, a| a.0 == b.0);
     for (text, name) in member.acls.iter().zip(acls::ATTRIBUTES) {
         let Some(text) = text else { continue };

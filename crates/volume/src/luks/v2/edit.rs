@@ -136,7 +136,7 @@ impl Header {
     /// A place for an area of `size` bytes that no slot uses.
     pub(in crate::luks) fn free_area(&self, size: u64) -> Result<Area> {
         let mut areas: Vec<Area> = self.metadata.keyslots.values().map(|k| k.area).collect();
-        areas.sort_unstable_by_key(|area| area.offset);
+        areas.sort_by_key(|area| area.offset);
         let end = self.region();
         let mut at = 2 * self.binary.size;
         for area in areas {
@@ -160,7 +160,7 @@ impl Header {
             offset: self.region(),
             size: 0,
         });
-        areas.sort_unstable_by_key(|area| area.offset);
+        areas.sort_by_key(|area| area.offset);
         let mut at = 2 * self.binary.size;
         let mut largest = Area {
             offset: at,

@@ -150,7 +150,7 @@ impl Metadata {
         let start = 2 * size;
         let end = start + self.keyslots_size;
         let mut areas: Vec<(u8, Area)> = self.keyslots.iter().map(|(n, k)| (*n, k.area)).collect();
-        areas.sort_unstable_by_key(|(_, area)| area.offset);
+        areas.sort_by_key(|(_, area)| area.offset);
         let mut before: Option<(u8, u64)> = None;
         for (slot, Area { offset, size }) in areas {
             let after = offset.checked_add(size).filter(|after| *after <= end);
