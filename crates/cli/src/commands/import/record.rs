@@ -39,6 +39,15 @@ impl Record {
     }
 }
 
+/// By name. The later of two counts, as everywhere in these headers.
+fn each_once(mut xattrs: Vec<(OsString, Vec<u8>)>) -> Vec<(OsString, Vec<u8>)> {
+    xattrs.reverse();
+    // Keeps the order of those with one name.
+    xattrs.sort_by(|a, b| a.0.cmp(&b.0));
+    xattrs.dedup_by(|b, a| a.0 == b.0);
+    xattrs
+}
+
 /// What a member must be, but for its contents.
 pub(super) fn of(member: &Member, names: &Names, kept: &mut Kept) -> Record {
     let time = |(secs, nanos): (i64, u32)| Timestamp { secs, nanos };
@@ -64,16 +73,12 @@ pub(super) fn of(member: &Member, names: &Names, kept: &mut Kept) -> Record {
         }
         MemberKind::HardLink(_) | MemberKind::Other(_) => FileKind::Regular,
     };
-    let mut xattrs: Vec<_> = member
+    let xattrs = member
         .xattrs
         .iter()
         .filter(|(name, _)| name != place::MARK.as_bytes())
-        .map(|(name, value)| (OsString::from_vec(name.clone()), value.clone()))
-        .collect();
-    // The later of two counts, as everywhere in these headers.
-    xattrs.reverse();
-    xattrs.sort_by(|a, b| a.0.cmp(&b.0));
-    xattrs.dedup_by(|b, a| a.0 == b.0);
+        .map(|(name, value)| (OsString::from_vec(name.clone()), value.clone()));
+    let mut xattrs = each_once(xattrs.collect());
     for (text, name) in member.acls.iter().zip(acls::ATTRIBUTES) {
         let Some(text) = text else { continue };
         if text.is_empty() || xattrs.iter().any(|(known, _)| known == name) {
@@ -106,5 +111,21 @@ pub(super) fn of(member: &Member, names: &Names, kept: &mut Kept) -> Record {
         target,
         digest: None,
         link: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_attributes_that_are_named_twice_the_later_count() {
+        let named = |value: u8| {
+            (0..200_u32)
+                .map(move |n| (OsString::from(format!("user.{}", n * 7 % 200)), vec![value]))
+        };
+        let once = each_once(named(1).chain(named(2)).collect());
+        assert_eq!(once.len(), 200);
+        assert!(once.iter().all(|(_, value)| value == &[2]));
     }
 }
