@@ -3,7 +3,7 @@
 # the document. Takes about half an hour on a quiet machine; what else runs meanwhile is in the numbers.
 #
 #   scripts/bench.sh BINARY [NAME...]       default: all but bucket, which takes an hour. cost dd small-files ladder scale stores peers busy
-#                                           programs snapshots confinement bucket storage cipher; and tools-memory, as root
+#                                           programs snapshots confinement bucket storage cipher; and tools-memory, tools-io-uring, as root
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
 #   DD_MIB=2048                             size of the image that `dd` reads (twice that is needed)
 #   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
@@ -39,9 +39,13 @@ for tool in gocryptfs securefs; do
     fi
 done
 
+# Whether the kernel offers FUSE over io_uring, and what it was when it is changed here.
+OFFERED=/sys/module/fuse/parameters/enable_uring
+WAS_OFFERED=
 SERVER=
 cleanup() {
     local status=$?
+    [ -z "$WAS_OFFERED" ] || echo "$WAS_OFFERED" >"$OFFERED"
     [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
     if mountpoint -q "$MNT"; then
         "$BIN" umount "$MNT" >/dev/null 2>&1 || fusermount3 -uz "$MNT" || true
@@ -72,6 +76,7 @@ beside_tools() {
 disk_in_memory() {
     local image status=0
     DISK=$WORK/disk
+    ! mountpoint -q "$DISK" || return 0
     mkdir "$DISK"
     image=$(mktemp /dev/shm/bench.XXXXXX)
     { truncate -s 12G "$image" && mkfs.ext4 -q "$image" && mount -o loop "$image" "$DISK"; } || status=$?
@@ -125,6 +130,15 @@ for name in "${NAMES[@]}"; do
     tools-memory)
         disk_in_memory
         beside_tools tools-memory "$DISK"
+        ;;
+    tools-io-uring)
+        [ -f "$OFFERED" ] || die "this kernel has no FUSE over io_uring (Linux 6.14)"
+        disk_in_memory
+        WAS_OFFERED=$(cat "$OFFERED")
+        echo Y >"$OFFERED"
+        beside_tools tools-io-uring "$DISK"
+        echo "$WAS_OFFERED" >"$OFFERED"
+        WAS_OFFERED=
         ;;
     busy) BENCH_DIR=$WORK "$ROOT/scripts/bench-busy.sh" "$BIN" "$ROUNDS" ;;
     programs) "$ROOT/scripts/bench-programs.sh" "$BIN" "$ROUNDS" ;;

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # A plain directory, a mounted room, gocryptfs and securefs (those that are installed), beside each other in $WORK, for a measurement.
-# Sourced behind lib.sh, with WORK and BIN set. Each can be used by any user: a database refuses to run as root.
+# Where root can let requests come over io_uring, also a room that is mounted so. Sourced behind lib.sh, with WORK and BIN set. Each can
+# be used by any user: a database refuses to run as root.
 
 STORES=()
 MOUNTED=()
@@ -12,6 +13,24 @@ offer() {
     MOUNTED+=("$WORK/$1")
 }
 
+# offer_room NAME OPTION: a room of its own, mounted with that option.
+offer_room() {
+    offer "$1"
+    "$BIN" create --quiet "$WORK/$1.d/room" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1 &&
+        "$BIN" mount "$WORK/$1.d/room" "$WORK/$1" --passphrase-file "$WORK/passphrase" --allow-other -o "$2" >/dev/null
+}
+
+# offer_room_over_io_uring: the kernel looks at its parameter when something is mounted, so it is put back at once.
+offer_room_over_io_uring() {
+    local parameter=/sys/module/fuse/parameters/enable_uring was status=0
+    was=$(cat "$parameter" 2>/dev/null) && { echo Y >"$parameter"; } 2>/dev/null || return 0
+    offer_room room-io_uring io_uring || status=$?
+    echo "$was" >"$parameter"
+    [ "$status" -eq 0 ] || return "$status"
+    "$BIN" --json info "$WORK/room-io_uring" --passphrase-file "$WORK/passphrase" | grep -q '"transport":"io_uring"' ||
+        die "the room is not mounted over io_uring"
+}
+
 # offer_stores: makes and mounts them.
 offer_stores() {
     chmod 755 "$WORK"
@@ -19,9 +38,8 @@ offer_stores() {
     chmod 600 "$WORK/passphrase"
     STORES=(plain)
     mkdir "$WORK/plain"
-    offer room
-    "$BIN" create --quiet "$WORK/room.d/room" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1
-    "$BIN" mount "$WORK/room.d/room" "$WORK/room" --passphrase-file "$WORK/passphrase" --allow-other >/dev/null
+    offer_room room noio_uring
+    offer_room_over_io_uring
     if have gocryptfs; then
         offer gocryptfs
         gocryptfs -q -init -scryptn 10 -passfile "$WORK/passphrase" "$WORK/gocryptfs.d"

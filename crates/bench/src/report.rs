@@ -112,6 +112,14 @@ fn store_words(of: &StoreFacts) -> String {
             words = format!("{words}{before}{what}").trim_start().to_owned();
         }
     }
+    if let Some(transport) = &of.transport {
+        let by = if transport == "device" {
+            "/dev/fuse"
+        } else {
+            transport
+        };
+        words = format!("{words}, requests over {by}");
+    }
     if !of.target.is_empty() {
         words = format!("{words}, {}", of.target);
     }

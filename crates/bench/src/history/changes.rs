@@ -132,6 +132,7 @@ fn facts(old: &Report, new: &Report) -> Vec<String> {
         may("mount options", |store| store.mount_options.as_ref());
         may("cipher", |store| store.cipher.as_ref());
         may("version", |store| store.version.as_ref());
+        may("transport", |store| store.transport.as_ref());
     }
     facts
 }

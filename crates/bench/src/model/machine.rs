@@ -43,4 +43,7 @@ pub struct StoreFacts {
     pub cipher: Option<String>,
     /// Version of what serves it.
     pub version: Option<String>,
+    /// By what requests come from the kernel to the process that serves it, if we know: "device" (`/dev/fuse`) or "io_uring".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
 }

@@ -13,7 +13,7 @@ use crate::published;
 use crate::words::{self, NOTHING, duration, significant, time_ns};
 
 /// Sections in their order: the result's name, the heading, and what it answers.
-const SECTIONS: [(&str, &str, &str); 15] = [
+const SECTIONS: [(&str, &str, &str); 16] = [
     (
         "cost",
         "What a room costs",
@@ -63,6 +63,11 @@ const SECTIONS: [(&str, &str, &str); 15] = [
         "tools-memory",
         "The same, on a disk in memory",
         "What the processor has to do, where the disk is as fast as memory and never slow for reasons of its own.",
+    ),
+    (
+        "tools-io-uring",
+        "The same, with requests over io_uring",
+        "A room on a kernel that lets FUSE use io_uring, as [commands.md](commands.md#fuse-over-io_uring) says; the other tools use the device.",
     ),
     (
         "storage",

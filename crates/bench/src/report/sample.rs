@@ -64,6 +64,7 @@ fn store(label: &str, kind: &str, cipher: Option<&str>) -> StoreFacts {
         device: Some("vda".into()),
         cipher: cipher.map(String::from),
         version: cipher.map(|_| "0.1.0".into()),
+        transport: None,
     }
 }
 

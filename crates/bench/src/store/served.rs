@@ -125,6 +125,7 @@ impl Served {
         };
         served.prepare(making)?;
         served.mount()?;
+        served.facts.transport = served.transport();
         served.direct = host::takes_direct(&served.mountpoint())?;
         Ok(served)
     }
@@ -303,6 +304,36 @@ impl Served {
             )));
         }
         Ok(())
+    }
+
+    /// By what requests come to our own two; what others use is not known.
+    fn transport(&self) -> Option<String> {
+        match self.kind {
+            Kind::Room => {
+                let mut command = Command::new(&self.program);
+                command.args(["--json", "info"]).arg(self.mountpoint());
+                command.arg("--raw-key-file").arg(self.at("key"));
+                command.env("XDG_STATE_HOME", self.at("state"));
+                let said = command.stdin(Stdio::null()).output().ok()?.stdout;
+                let said: serde_json::Value = serde_json::from_slice(&said).ok()?;
+                Some(said["mounted"]["transport"].as_str()?.to_owned())
+            }
+            // It says so once it is mounted.
+            Kind::Memory => {
+                let began = Instant::now();
+                loop {
+                    let said = std::fs::read_to_string(self.at("log")).ok()?;
+                    if let Some((transport, _)) = said.split_once('\n') {
+                        return Some(transport.to_owned());
+                    }
+                    if began.elapsed() > MOUNT_FOR {
+                        return None;
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            Kind::Gocryptfs | Kind::Securefs | Kind::Cryfs => None,
+        }
     }
 
     /// Unmounts, and waits until the process has written its last.

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::{LEAST, issues, left, report, works};
-use crate::common::{self, Sandbox, noise};
+use crate::common::{self, Sandbox, enable_uring, noise};
 
 fn wrong_data(report: &serde_json::Value) -> Vec<String> {
     let mut issues = issues(report);
@@ -89,6 +89,27 @@ fn files_in_memory_behind_fuse_are_the_ceiling_that_a_room_has_a_share_of() {
     );
     let rows = share["rows"].as_array().unwrap();
     assert_eq!(rows.len(), works(&report, "memory").len());
+    assert_eq!(left(&sandbox), [""; 0]);
+}
+
+#[test]
+fn a_room_and_its_ceiling_get_requests_by_the_same_way_and_the_report_says_which() {
+    if !common::can_mount() || enable_uring::offered().is_none() {
+        return;
+    }
+    let sandbox = Sandbox::empty();
+    let run = || report(&sandbox, &["cost", ".", "--fuse-ceiling"]);
+    let runs = [
+        (Some(enable_uring::with_it_enabled(run)), "io_uring"),
+        (enable_uring::with_it_disabled(run), "device"),
+    ];
+    for (report, transport) in runs {
+        let Some(report) = report else { continue };
+        for store in [1, 2] {
+            let of = &report["stores"][store];
+            assert_eq!(of["transport"], transport, "{of}");
+        }
+    }
     assert_eq!(left(&sandbox), [""; 0]);
 }
 
