@@ -1,4 +1,4 @@
-//! Mounting and unmounting proper: by the kernel directly for those who may, else through `fusermount3`.
+//! Mounting: by the kernel directly for those who may, else through `fusermount3`; and having a mount written back.
 //!
 //! `default_permissions` is part of every mount made here; there is no way to leave it out.
 
@@ -10,13 +10,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::{MountFlags, OpenTreeFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use crate::detach::{Detach, detach, fusermount};
 use crate::error::MountError;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
 
@@ -106,7 +107,7 @@ fn attach_by_helper(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd
     )
     .map_err(|e| failed(e.into()))?;
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty()).map_err(|e| failed(e.into()))?;
-    let mut helper = Command::new("fusermount3")
+    let mut helper = Command::new(fusermount().ok_or(MountError::NoFusermount)?)
         .arg("-o")
         .arg(helper_options(options))
         .arg("--")
@@ -116,13 +117,7 @@ fn attach_by_helper(mountpoint: &Path, options: &MountOptions) -> Result<OwnedFd
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|e| {
-            if e.kind() == io::ErrorKind::NotFound {
-                MountError::NoFusermount
-            } else {
-                failed(e)
-            }
-        })?;
+        .map_err(failed)?;
     drop(theirs);
     let received = receive(&ours);
     drop(ours);
@@ -205,7 +200,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 ///
 /// Owns no descriptor: a thread without any uses it.
 pub trait Attachment: Send + Sync {
-    /// As [`detach`].
+    /// As [`detach`] of a mount in which nothing is open. Not mounted any more is no error.
     ///
     /// # Errors
     /// As [`detach`].
@@ -224,7 +219,10 @@ pub(crate) struct Itself;
 
 impl Attachment for Itself {
     fn detach(&self, mountpoint: &Path) -> Result<(), MountError> {
-        detach(mountpoint)
+        match detach(mountpoint, Detach::Unused) {
+            Err(MountError::NotMounted(_)) => Ok(()),
+            ended => ended,
+        }
     }
 
     fn write_back(&self, mountpoint: &Path, device: u64) {
@@ -242,60 +240,45 @@ impl Attachment for Itself {
 /// # Errors
 /// The mount is ending, or this user may not read its root.
 pub fn write_back(mountpoint: &Path, device: u64) -> io::Result<()> {
-    let root = rustix::fs::open(
-        mountpoint,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let root = root_of(mountpoint)?;
     if rustix::fs::fstat(&root)?.st_dev == device {
         rustix::fs::syncfs(&root)?;
     }
     Ok(())
 }
 
-/// Unmounts; fails with [`MountError::Busy`] when something is open there. Not mounted any more is no error.
-///
-/// # Errors
-/// `Busy`, `Unmount`, `NoFusermount`.
-pub fn detach(mountpoint: &Path) -> Result<(), MountError> {
-    let failed = |reason: String| MountError::Unmount {
-        path: mountpoint.to_owned(),
-        reason,
+/// The directory that is mounted at `mountpoint`. Root reaches it through a mount of its own that nobody sees, or nobody could
+/// unmount meanwhile.
+fn root_of(mountpoint: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let of_its_own = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let root = match rustix::mount::open_tree(CWD, mountpoint, of_its_own) {
+        Ok(tree) => rustix::fs::openat(&tree, ".", flags, Mode::empty()),
+        Err(_) => rustix::fs::open(mountpoint, flags, Mode::empty()),
     };
-    match rustix::mount::unmount(mountpoint, UnmountFlags::NOFOLLOW) {
-        Ok(()) | Err(Errno::INVAL) => Ok(()),
-        Err(Errno::BUSY) => Err(MountError::Busy(mountpoint.to_owned())),
-        Err(Errno::PERM) => {
-            let output = Command::new("fusermount3")
-                .arg("-u")
-                .arg("--")
-                .arg(mountpoint)
-                .env("LC_ALL", "C")
-                .stdin(Stdio::null())
-                .output()
-                .map_err(|e| {
-                    if e.kind() == io::ErrorKind::NotFound {
-                        MountError::NoFusermount
-                    } else {
-                        failed(e.to_string())
-                    }
-                })?;
-            let said = String::from_utf8_lossy(&output.stderr);
-            if output.status.success() || said.contains("not found in") {
-                Ok(())
-            } else if said.contains("busy") {
-                Err(MountError::Busy(mountpoint.to_owned()))
-            } else {
-                Err(failed(said.trim().to_owned()))
-            }
-        }
-        Err(e) => Err(failed(e.to_string())),
-    }
+    Ok(root?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_that_is_being_written_back_can_be_unmounted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = rustix::mount::mount("none", dir.path(), "tmpfs", MountFlags::empty(), None);
+        if let Err(e) = mounted {
+            eprintln!("skipped: mounting needs root: {e}");
+            return;
+        }
+        let _root = root_of(dir.path()).unwrap();
+        let ended = detach(dir.path(), Detach::Unused);
+        if ended.is_err() {
+            // Not to be left behind.
+            detach(dir.path(), Detach::Lazily).unwrap();
+        }
+        ended.unwrap();
+    }
 
     #[test]
     fn a_comma_in_the_name_does_not_end_it() {

@@ -44,6 +44,9 @@ pub enum MountError {
     /// Unmounting failed because something is open in the mount.
     #[error("{0}: in use; close what is open there and try again")]
     Busy(PathBuf),
+    /// Nothing was to be unmounted.
+    #[error("{0}: nothing is mounted there")]
+    NotMounted(PathBuf),
     /// Unmounting failed.
     #[error("{path}: cannot unmount: {reason}")]
     Unmount {

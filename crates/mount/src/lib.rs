@@ -35,6 +35,7 @@ mod alone;
 mod attach;
 mod clock;
 mod data;
+mod detach;
 mod errno;
 mod error;
 mod flags;
@@ -58,7 +59,8 @@ pub mod table;
 mod tune;
 mod xattrs;
 
-pub use attach::{Attachment, attach, detach, write_back};
+pub use attach::{Attachment, attach, write_back};
+pub use detach::{Detach, detach, fusermount};
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount, serve};
 pub use options::{AccessTimes, MountOptions, Synchronous, Transport};

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use model::{FileSystem, InodeNo};
 
 use crate::attach::{self, Attachment};
+use crate::detach::{Detach, detach};
 use crate::error::MountError;
 use crate::fuse::{self, Session};
 use crate::keeper::{Duties, Keeper};
@@ -59,7 +60,7 @@ pub fn mount(
     let fd = attach::attach(&at, options)?;
     serve(room, &at, options, fd, Arc::new(attach::Itself)).inspect_err(|_| {
         // The first error is the one to report.
-        let _ = attach::detach(&at);
+        let _ = detach(&at, Detach::Unused);
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use mount::Detach;
 use serde_json::json;
 
 use crate::args::Global;
@@ -27,7 +28,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = Target::find(&args.mountpoint)?;
     if args.lazy {
         target.sync_room()?;
-        unmount::unmount_lazily(target.mountpoint())?;
+        unmount::unmount(target.mountpoint(), Detach::Lazily)?;
     } else {
         target.end(Target::unmount)?;
     }

@@ -22,7 +22,6 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounts;
 use crate::output::quoted;
-use crate::unmount::fusermount;
 
 /// Refuses what cannot work, each with the next step, before a passphrase is asked for. `room`: its directory, where it has one
 /// here.
@@ -99,7 +98,7 @@ fn check_fuse() -> Result<()> {
         Err(e) => refuse(&format!(
             "/dev/fuse: {e}: load the kernel's module with `modprobe fuse`"
         )),
-        Ok(_) if !rustix::process::geteuid().is_root() && fusermount().is_none() => refuse(
+        Ok(_) if !rustix::process::geteuid().is_root() && mount::fusermount().is_none() => refuse(
             "fusermount3 is missing, without which only root can mount: install the package fuse3",
         ),
         Ok(_) => Ok(()),

@@ -19,7 +19,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use mount::{MountError, MountOptions};
+use mount::{Detach, MountError, MountOptions};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -140,8 +140,8 @@ impl Mounter {
     /// Unmounts; refuses while something is open there, or, `lazily`, takes the mount out of sight.
     pub(crate) fn unmount(&self, at: &Path, lazily: bool) -> Result<()> {
         match (self, lazily) {
-            (Self::Itself, false) => unmount::unmount(at),
-            (Self::Itself, true) => unmount::unmount_lazily(at),
+            (Self::Itself, false) => unmount::unmount(at, Detach::Unused),
+            (Self::Itself, true) => unmount::unmount(at, Detach::Lazily),
             (Self::Helper(orders, _), false) => order(orders, Word::Unmount).map(drop),
             (Self::Helper(orders, _), true) => order(orders, Word::UnmountLazily).map(drop),
         }
@@ -243,8 +243,8 @@ fn serve() -> Result<()> {
         let word = serde_json::from_slice(&word).map_err(|e| broken(e.into()))?;
         let done = match word {
             Word::Mount => Mounter::Itself.mount(&at, &options).map(Some),
-            Word::Unmount => unmount::unmount(&at).map(|()| None),
-            Word::UnmountLazily => unmount::unmount_lazily(&at).map(|()| None),
+            Word::Unmount => unmount::unmount(&at, Detach::Unused).map(|()| None),
+            Word::UnmountLazily => unmount::unmount(&at, Detach::Lazily).map(|()| None),
             Word::WriteBack(device) => {
                 // What the kernel could not do by now it does by itself later.
                 let _ = mount::write_back(&at, device);

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use mount::Detach;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -115,7 +116,7 @@ impl Target {
 
     /// Unmounts; refuses while something is open there.
     pub(crate) fn unmount(&self) -> Result<Ending> {
-        unmount::unmount(self.mountpoint())?;
+        unmount::unmount(self.mountpoint(), Detach::Unused)?;
         Ok(Ending::ByTheKernel)
     }
 
@@ -141,7 +142,7 @@ impl Target {
     /// served it, for data in the kernel's cache from `fsync` or `close`.
     pub(crate) fn cut_off(&self) -> Result<Ending> {
         if rustix::process::geteuid().is_root() {
-            unmount::unmount_by_force(self.mountpoint())?;
+            unmount::unmount(self.mountpoint(), Detach::ByForce)?;
             return Ok(Ending::ByTheKernel);
         }
         let process = match &self.client {
@@ -149,7 +150,7 @@ impl Target {
             None => self.process(),
         };
         let root = self.root();
-        unmount::unmount_lazily(self.mountpoint())?;
+        unmount::unmount(self.mountpoint(), Detach::Lazily)?;
         // What programs wrote meanwhile; from here on no program can open anything.
         if let Some(root) = root {
             let _ = rustix::fs::syncfs(&root);

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mount::Detach;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use crate::ask;
 use crate::credentials;
@@ -269,10 +269,10 @@ fn output_words(bytes: &[u8]) -> String {
 /// Unmounts whether or not a program answers.
 fn detach(mountpoint: &Path) {
     // Root's way ends what waits for an answer, too.
-    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    if rustix::mount::unmount(mountpoint, flags).is_ok() {
+    if mount::detach(mountpoint, Detach::ByForce).is_ok() {
         return;
     }
+    // Other tools may have come with the older one alone.
     for program in ["fusermount3", "fusermount"] {
         let _ = Command::new(program)
             .args(["-u", "-z"])
