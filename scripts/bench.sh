@@ -28,6 +28,7 @@ COLD=()
 
 # CryFS takes minutes for what takes the others seconds: it is in `peers` only.
 TOOLS=()
+QUICK_TOOLS=()
 
 mkdir -p "${BENCH_DIR:-$TARGET_DIR}" "$RESULTS"
 WORK=$(mktemp -d "${BENCH_DIR:-$TARGET_DIR}/bench.XXXXXX")
@@ -36,6 +37,7 @@ export LC_ALL=C
 for tool in gocryptfs securefs; do
     if have "$tool"; then
         TOOLS+=("$tool:$WORK")
+        QUICK_TOOLS+=(--with "$tool")
     fi
 done
 
@@ -67,9 +69,9 @@ measure() {
     sed "s|$WORK|.|g" "$WORK/result.json" >"$RESULTS/$name.json"
 }
 
-# Beside other tools, on a source tree in a directory.
+# beside_tools NAME DIRECTORY [WORD...]: on a source tree there.
 beside_tools() {
-    measure "$1" tools "$2" --fuse-ceiling --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}"
+    measure "$1" tools "${@:2}" --fuse-ceiling --rounds "$ROUNDS" --files "$FILES" --seconds 60 "${COLD[@]}"
 }
 
 # Mounts ext4 on a file in memory, which goes with the mount.
@@ -129,14 +131,14 @@ for name in "${NAMES[@]}"; do
     peers) beside_tools peers "$WORK" ;;
     tools-memory)
         disk_in_memory
-        beside_tools tools-memory "$DISK"
+        beside_tools tools-memory "$DISK" "${QUICK_TOOLS[@]}"
         ;;
     tools-io-uring)
         [ -f "$OFFERED" ] || die "this kernel has no FUSE over io_uring (Linux 6.14)"
         disk_in_memory
         WAS_OFFERED=$(cat "$OFFERED")
         echo Y >"$OFFERED"
-        beside_tools tools-io-uring "$DISK"
+        beside_tools tools-io-uring "$DISK" "${QUICK_TOOLS[@]}"
         echo "$WAS_OFFERED" >"$OFFERED"
         WAS_OFFERED=
         ;;

@@ -67,7 +67,7 @@ const SECTIONS: [(&str, &str, &str); 16] = [
     (
         "tools-io-uring",
         "The same, with requests over io_uring",
-        "A room on a kernel that lets FUSE use io_uring, as [commands.md](commands.md#fuse-over-io_uring) says; the other tools use the device.",
+        "Where root lets the kernel offer it, a room and the files in memory get requests over io_uring. The other tools do not.",
     ),
     (
         "storage",
