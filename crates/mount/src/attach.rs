@@ -200,7 +200,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 ///
 /// Owns no descriptor: a thread without any uses it.
 pub trait Attachment: Send + Sync {
-    /// As [`detach`] of a mount in which nothing is open. Not mounted any more is no error.
+    /// As [`detach`] of a mount in which nothing is open.
     ///
     /// # Errors
     /// As [`detach`].
@@ -220,6 +220,7 @@ pub(crate) struct Itself;
 impl Attachment for Itself {
     fn detach(&self, mountpoint: &Path) -> Result<(), MountError> {
         match detach(mountpoint, Detach::Unused) {
+            // As it should be.
             Err(MountError::NotMounted(_)) => Ok(()),
             ended => ended,
         }

@@ -1,10 +1,9 @@
-//! What is mounted where, and ending it: by the system call as root, by `fusermount3` otherwise.
+//! What is mounted where, and ending it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mount::table;
+use mount::{Detach, MountError, table};
 
 use crate::{Error, Result};
 
@@ -29,41 +28,25 @@ pub fn mounted_below(path: &Path) -> Option<PathBuf> {
 pub fn unmount(at: &Path) -> Result<()> {
     let began = Instant::now();
     loop {
-        let said = attempt(at);
+        let ended = mount::detach(at, Detach::Unused);
         if !is_mounted(at) {
             return Ok(());
         }
         if began.elapsed() > UNMOUNT_FOR {
+            let why = match ended {
+                Ok(()) => "something else is mounted there".to_owned(),
+                Err(MountError::Busy(_)) => "it is in use".to_owned(),
+                Err(error) => error.to_string(),
+            };
             return Err(Error::store(
                 at.display().to_string(),
                 format!(
-                    "cannot be unmounted: {said}; close what uses it, and run: strongroom bench clean"
+                    "cannot be unmounted: {why}; close what uses it, and run: strongroom bench clean"
                 ),
             ));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-fn attempt(at: &Path) -> String {
-    // The words "fusermount3 -u" work for root and everybody else, for a mount whose process has died, too.
-    let mut said = String::new();
-    for program in [&["fusermount3", "-u"][..], &["umount"][..]] {
-        let ran = Command::new(program[0])
-            .args(&program[1..])
-            .arg(at)
-            .stdin(Stdio::null())
-            .output();
-        match ran {
-            Ok(output) if output.status.success() => return String::new(),
-            Ok(output) => said = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            Err(error) => said = format!("{}: {error}", program[0]),
-        }
-        if !is_mounted(at) {
-            break;
-        }
-    }
-    said
 }
 
 #[cfg(test)]
