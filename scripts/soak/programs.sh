@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# SQLite, git and PostgreSQL with their mount killed under them, cargo, rsync and tar: crates/cli/tests/programs.
+# SQLite, git, a mailbox and PostgreSQL with their mount killed under them, cargo, rsync and tar: crates/cli/tests/programs.
 #   SOAK_KILLS=20       how often each is killed
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

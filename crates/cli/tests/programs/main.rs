@@ -1,6 +1,6 @@
 //! Programs that people keep data with, at work in a mounted room, each checked by its own verification.
 //!
-//! SQLite, git and PostgreSQL also have the serving process killed under them: what they got acknowledged as durable must
+//! SQLite, git, a mailbox and PostgreSQL also have the serving process killed under them: what they got acknowledged as durable must
 //! be there afterwards, and their own checks must find nothing. Copies made by rsync and tar are compared by rsync and tar.
 //!
 //! A program that is not installed is skipped, with a word; `scripts/setup.sh test` installs all but PostgreSQL.
@@ -13,6 +13,7 @@ mod common;
 mod build;
 mod copies;
 mod git;
+mod mailbox;
 mod postgres;
 mod sqlite;
 
