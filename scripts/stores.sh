@@ -13,20 +13,23 @@ offer() {
     MOUNTED+=("$WORK/$1")
 }
 
-# offer_room NAME OPTION: a room of its own, mounted with that option.
-offer_room() {
-    offer "$1"
+# mount_room NAME OPTION: a room of its own, mounted with that option.
+mount_room() {
     "$BIN" create --quiet "$WORK/$1.d/room" --passphrase-file "$WORK/passphrase" --kdf-memory 8 --kdf-passes 1 &&
         "$BIN" mount "$WORK/$1.d/room" "$WORK/$1" --passphrase-file "$WORK/passphrase" --allow-other -o "$2" >/dev/null
 }
 
-# offer_room_over_io_uring: the kernel looks at its parameter when something is mounted, so it is put back at once.
+# offer_room_over_io_uring: the kernel looks at its parameter when something is mounted, so it is put back at once, whatever happens.
 offer_room_over_io_uring() {
-    local parameter=/sys/module/fuse/parameters/enable_uring was status=0
-    was=$(cat "$parameter" 2>/dev/null) && { echo Y >"$parameter"; } 2>/dev/null || return 0
-    offer_room room-io_uring io_uring || status=$?
-    echo "$was" >"$parameter"
-    [ "$status" -eq 0 ] || return "$status"
+    local parameter=/sys/module/fuse/parameters/enable_uring was
+    [ -w "$parameter" ] || return 0
+    was=$(cat "$parameter")
+    offer room-io_uring
+    (
+        trap 'echo "$was" >"$parameter"' EXIT
+        echo Y >"$parameter"
+        mount_room room-io_uring io_uring
+    )
     "$BIN" --json info "$WORK/room-io_uring" --passphrase-file "$WORK/passphrase" | grep -q '"transport":"io_uring"' ||
         die "the room is not mounted over io_uring"
 }
@@ -38,7 +41,8 @@ offer_stores() {
     chmod 600 "$WORK/passphrase"
     STORES=(plain)
     mkdir "$WORK/plain"
-    offer_room room noio_uring
+    offer room
+    mount_room room noio_uring
     offer_room_over_io_uring
     if have gocryptfs; then
         offer gocryptfs
