@@ -137,8 +137,8 @@ pub(crate) struct Shared {
     server: Option<MetadataServer>,
     pub(crate) disks: Vec<OneDisk>,
     address: SocketAddr,
-    /// A session ends this long after its last heartbeat, from the next start of the server on.
-    pub(crate) lease: Duration,
+    /// A session ends this long after its last heartbeat.
+    lease: Duration,
     pub(crate) dir: tempfile::TempDir,
 }
 
@@ -149,6 +149,15 @@ impl Shared {
 
     /// With two disks of so many bytes.
     pub(crate) fn on_disks(bytes: usize) -> Self {
+        Self::with(bytes, LEASE)
+    }
+
+    /// No session ends because a busy machine keeps its heartbeats for long.
+    pub(crate) fn with_long_leases() -> Self {
+        Self::with(4 << 30, LONG)
+    }
+
+    fn with(bytes: usize, lease: Duration) -> Self {
         // LOG=debug shows what the parts say.
         let level = std::env::var("LOG").ok().and_then(|text| text.parse().ok());
         let _ = tracing_subscriber::fmt()
@@ -171,7 +180,7 @@ impl Shared {
             disks,
             server: None,
             address: SocketAddr::from(([127, 0, 0, 1], fixed_port())),
-            lease: LEASE,
+            lease,
             dir,
         };
         shared.start();

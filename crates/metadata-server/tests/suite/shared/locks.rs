@@ -11,11 +11,11 @@ use metadata_client::SharedRoom;
 use room::{Access, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable};
 use rustix::fs::{FlockOperation, flock};
 
-use super::common::{LEASE, LONG, Shared};
+use super::common::{LEASE, Shared};
 
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
-    let shared = Shared::new();
+    let shared = Shared::with_long_leases();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
     };
@@ -45,7 +45,7 @@ fn a_lock_keeps_other_clients_out_until_it_is_released() {
 
 #[test]
 fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
-    let shared = Shared::new();
+    let shared = Shared::with_long_leases();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
     };
@@ -74,7 +74,7 @@ fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
 
 #[test]
 fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
-    let shared = Shared::new();
+    let shared = Shared::with_long_leases();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
     };
@@ -147,14 +147,10 @@ fn locked(path: PathBuf) -> File {
 /// Locks were in the memory of the server, and files that had some answered `ESTALE` after its restart.
 #[test]
 fn locks_are_still_held_after_the_server_was_restarted_or_lost_its_storage() {
-    let mut shared = Shared::new();
+    let mut shared = Shared::with_long_leases();
     let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
         return;
     };
-    // From the next start on: those who held locks have as long as a test may take to claim them.
-    shared.lease = LONG;
-    shared.stop();
-    shared.start();
     let mut one = locked(a.path("f"));
     let two = File::options()
         .read(true)
