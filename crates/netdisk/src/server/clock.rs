@@ -14,8 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Where a disk's clock has its time from.
 pub trait TimeSource: Debug + Send + Sync {
-    /// The date, seconds since 1970. Anybody may set it.
-    fn date(&self) -> u64;
+    /// The date, since 1970. Anybody may set it.
+    fn date(&self) -> Duration;
     /// How long the machine has been running.
     fn running(&self) -> Duration;
 }
@@ -25,10 +25,10 @@ pub trait TimeSource: Debug + Send + Sync {
 pub struct MachineTime;
 
 impl TimeSource for MachineTime {
-    fn date(&self) -> u64 {
+    fn date(&self) -> Duration {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs())
+            .unwrap_or_default()
     }
 
     fn running(&self) -> Duration {
@@ -42,7 +42,7 @@ impl TimeSource for MachineTime {
 #[derive(Debug)]
 pub(crate) struct Clock {
     source: Arc<dyn TimeSource>,
-    begun_at: u64,
+    begun_at: Duration,
     begun: Duration,
     /// The latest time that was read.
     highest: AtomicU64,
@@ -51,19 +51,21 @@ pub(crate) struct Clock {
 impl Clock {
     /// It begins now.
     pub(crate) fn new(source: Arc<dyn TimeSource>) -> Self {
-        let (begun_at, begun) = (source.date(), source.running());
+        // In this order: a pause in between must not put it behind the date.
+        let begun = source.running();
+        let begun_at = source.date();
         Self {
             source,
             begun_at,
             begun,
-            highest: AtomicU64::new(begun_at),
+            highest: AtomicU64::new(begun_at.as_secs()),
         }
     }
 
     /// Seconds since 1970.
     pub(crate) fn now(&self) -> u64 {
         let since = self.source.running().saturating_sub(self.begun);
-        let now = self.begun_at.saturating_add(since.as_secs());
+        let now = self.begun_at.saturating_add(since).as_secs();
         self.highest.fetch_max(now, Ordering::Relaxed).max(now)
     }
 }
@@ -74,6 +76,7 @@ mod tests {
 
     use super::*;
 
+    /// In milliseconds.
     #[derive(Debug, Default)]
     struct Set {
         date: AtomicU64,
@@ -81,29 +84,40 @@ mod tests {
     }
 
     impl TimeSource for Set {
-        fn date(&self) -> u64 {
-            self.date.load(Ordering::SeqCst)
+        fn date(&self) -> Duration {
+            Duration::from_millis(self.date.load(Ordering::SeqCst))
         }
 
         fn running(&self) -> Duration {
-            Duration::from_secs(self.running.load(Ordering::SeqCst))
+            Duration::from_millis(self.running.load(Ordering::SeqCst))
         }
     }
 
     #[test]
     fn no_clock_that_is_set_changes_it() {
         let source = Arc::new(Set::default());
-        source.date.store(1000, Ordering::SeqCst);
-        source.running.store(50, Ordering::SeqCst);
+        source.date.store(1_000_000, Ordering::SeqCst);
+        source.running.store(50_000, Ordering::SeqCst);
         let clock = Clock::new(source.clone());
         assert_eq!(clock.now(), 1000);
-        source.running.store(60, Ordering::SeqCst);
-        for date in [0, 5000, u64::MAX] {
+        source.running.store(60_000, Ordering::SeqCst);
+        for date in [0, 5_000_000, u64::MAX] {
             source.date.store(date, Ordering::SeqCst);
             assert_eq!(clock.now(), 1010);
         }
-        source.running.store(20, Ordering::SeqCst);
+        source.running.store(20_000, Ordering::SeqCst);
         assert_eq!(clock.now(), 1010);
         assert!(MachineTime.running() > Duration::ZERO);
+    }
+
+    /// It was behind the date by what was left of the second in which it began, and took what had expired in it.
+    #[test]
+    fn a_second_of_the_date_is_one_of_the_clock() {
+        let source = Arc::new(Set::default());
+        source.date.store(1_000_900, Ordering::SeqCst);
+        let clock = Clock::new(source.clone());
+        assert_eq!(clock.now(), 1000);
+        source.running.store(100, Ordering::SeqCst);
+        assert_eq!(clock.now(), 1001);
     }
 }

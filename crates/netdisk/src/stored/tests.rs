@@ -52,8 +52,8 @@ impl Storage for Elsewhere {
 }
 
 impl TimeSource for Elsewhere {
-    fn date(&self) -> u64 {
-        0
+    fn date(&self) -> Duration {
+        Duration::ZERO
     }
     fn running(&self) -> Duration {
         Duration::from_secs(self.seconds.load(Ordering::SeqCst))

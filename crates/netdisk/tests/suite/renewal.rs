@@ -15,8 +15,8 @@ use netdisk::*;
 struct SetTime(AtomicU64);
 
 impl TimeSource for SetTime {
-    fn date(&self) -> u64 {
-        common::now()
+    fn date(&self) -> Duration {
+        Duration::from_secs(common::now())
     }
 
     fn running(&self) -> Duration {

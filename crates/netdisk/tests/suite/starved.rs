@@ -217,8 +217,8 @@ struct SetTime {
 }
 
 impl TimeSource for SetTime {
-    fn date(&self) -> u64 {
-        self.date.load(Ordering::SeqCst)
+    fn date(&self) -> Duration {
+        Duration::from_secs(self.date.load(Ordering::SeqCst))
     }
 
     fn running(&self) -> Duration {
