@@ -42,7 +42,7 @@ impl Shared {
     pub(crate) fn past(&self, number: u64) -> Self {
         Self {
             room: self.room.clone(),
-            opener: self.opener,
+            opener: self.opener.clone(),
             appending: Default::default(),
             past: Some(Past {
                 number,

@@ -50,7 +50,7 @@ pub use header::{FORMAT, Header, Unlocked};
 pub use keys::{
     CatalogKey, DataKey, HeaderKey, MasterKey, MomentKey, PageDigestKey, SegmentHeaderKey,
 };
-pub use memory::protect_process;
+pub use memory::{ProcessMark, protect_process};
 pub use model::{
     BLOCK_LEN, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, TAG_LEN, Tag, UNIT_LEN,
 };
