@@ -89,7 +89,7 @@ pub(crate) fn open_later(earlier: &Parts, storage: Arc<dyn Storage>) -> Result<P
     }
     let master = earlier.keys.header().master.clone();
     let (header, previous) = header::load_later(&*storage, &master)?;
-    settle_rekey(&storage, &header, true)?;
+    let storage = settle_rekey(storage, &header, true)?;
     let key = header.header.catalog_key(&master);
     let is_replica = replica::is_replica(&*storage)?;
     let mut opened = open_catalog(storage, &key, &options)?;
@@ -136,7 +136,7 @@ fn open_as(
     if let Some(warning) = &warning {
         tracing::warn!("{warning}");
     }
-    settle_rekey(&storage, &header, options.read_only)?;
+    let storage = settle_rekey(storage, &header, options.read_only)?;
     let key = header.header.catalog_key(&header.master);
     let mut opened = open_catalog(storage, &key, &options)?;
     if is_replica {
@@ -279,50 +279,51 @@ fn replayed(storage: Arc<dyn Storage>, catalog: SqlCatalog) -> Result<OpenedCata
 }
 
 /// A rekey writes the new catalog beside the old one, then the header, then puts the catalog in place. The header
-/// decides: see `rekey`.
-fn settle_rekey(storage: &Arc<dyn Storage>, header: &HeaderState, read_only: bool) -> Result<()> {
-    let names = storage.list("")?;
-    let has = |name: &str| names.iter().any(|found| found == name);
+/// decides: see `rekey`. Returns what the room is read from: where nothing may be written, the catalog is put in its place in memory.
+fn settle_rekey(
+    storage: Arc<dyn Storage>,
+    header: &HeaderState,
+    read_only: bool,
+) -> Result<Arc<dyn Storage>> {
     let key = header.header.catalog_key(&header.master);
-    if !has(NEW_CATALOG) {
-        return match has(NEW_CATALOG_TABLE) {
-            true => settle_table(&**storage, &key, read_only),
-            false => Ok(()),
-        };
+    if !has_any(&*storage, &[NEW_CATALOG, NEW_CATALOG_TABLE])? {
+        return Ok(storage);
     }
+    let storage: Arc<dyn Storage> = match read_only {
+        true => Arc::new(storage::Overlay::new(storage)),
+        false => storage,
+    };
+    match has_any(&*storage, &[NEW_CATALOG])? {
+        true => settle_catalog(&storage, &key)?,
+        false => settle_table(&*storage, &key)?,
+    }
+    Ok(storage)
+}
+
+/// A crash came before the new catalog was put in place; or before the header had its key.
+fn settle_catalog(storage: &Arc<dyn Storage>, key: &seal::CatalogKey) -> Result<()> {
     let options = catalog::OpenOptions {
         read_only: true,
         cut_log: true,
         ..catalog::OpenOptions::default()
     };
-    let is_ours = SqlCatalog::open(storage, NEW_CATALOG, &key, &options).is_ok();
-    match (is_ours, read_only) {
-        (true, true) => Err(Error::Unsupported(
-            "a rekey was interrupted: open the room for writing once".into(),
-        )),
-        (true, false) => put_new_catalog_in_place(&**storage),
-        (false, false) => {
-            // It goes only where it is certain that the other one is the room's.
-            SqlCatalog::open(storage, CATALOG, &key, &options)?;
-            Ok(SqlCatalog::remove(&**storage, NEW_CATALOG)?)
-        }
-        (false, true) => Ok(()),
+    if SqlCatalog::open(storage, NEW_CATALOG, key, &options).is_ok() {
+        return put_new_catalog_in_place(&**storage);
     }
+    // It goes only where it is certain that the other one is the room's.
+    SqlCatalog::open(storage, CATALOG, key, &options)?;
+    Ok(SqlCatalog::remove(&**storage, NEW_CATALOG)?)
 }
 
 /// A crash came between putting the new catalog in place and its table; or the table is a leftover.
-fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey, read_only: bool) -> Result<()> {
+fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey) -> Result<()> {
     let fits = match key.digest() {
         Some(digest) => authentic::fits(storage, NEW_CATALOG_TABLE, CATALOG, digest)?,
         None => false,
     };
-    match (fits, read_only) {
-        (true, true) => Err(Error::Unsupported(
-            "a rekey was interrupted: open the room for writing once".into(),
-        )),
-        (true, false) => Ok(storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE)?),
-        (false, false) => Ok(storage.remove(NEW_CATALOG_TABLE)?),
-        (false, true) => Ok(()),
+    match fits {
+        true => Ok(storage.rename(NEW_CATALOG_TABLE, CATALOG_TABLE)?),
+        false => Ok(storage.remove(NEW_CATALOG_TABLE)?),
     }
 }
 
