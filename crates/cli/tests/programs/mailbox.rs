@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::common::Sandbox;
-use super::{moments, room_for, rounds, succeeded};
+use super::{moments, room_for, rounds, succeeded, whole_lines};
 
 const DELIVERERS: u64 = 3;
 /// More messages than a process delivers before it is killed.
@@ -83,13 +83,6 @@ fn start(mut command: Command, acknowledged: &Path) -> Child {
         .unwrap()
 }
 
-/// The whole lines: the last may be cut short.
-fn lines_of(file: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(file).unwrap();
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(str::to_owned).collect()
-}
-
 /// Each message of the mailbox and the directory it is in. Each is whole.
 fn messages(mailbox: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
@@ -127,12 +120,12 @@ fn round(s: &Sandbox, mailbox: &Path, round: u64, moment: Duration) -> (Vec<Stri
     }
     s.mount_after_kill();
     let delivered = (0..DELIVERERS).flat_map(|process| {
-        let numbers = lines_of(&printed(process));
+        let numbers = whole_lines(&printed(process));
         numbers
             .into_iter()
             .map(move |number| format!("{process}-{number}"))
     });
-    (delivered.collect(), lines_of(&printed(DELIVERERS)))
+    (delivered.collect(), whole_lines(&printed(DELIVERERS)))
 }
 
 #[test]

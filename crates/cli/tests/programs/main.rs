@@ -76,6 +76,13 @@ fn succeeded(command: &mut Command) -> String {
     text
 }
 
+/// What a process that was ended has printed to a file: its last line may be cut short.
+fn whole_lines(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(str::to_owned).collect()
+}
+
 /// Unmounts and mounts: nothing is answered from a cache any more.
 fn mount_again(s: &Sandbox) {
     s.umount();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{moments, room_for, rounds, succeeded};
+use super::{moments, room_for, rounds, succeeded, whole_lines};
 
 const PROCESSES: u64 = 4;
 /// Far longer than a first commit takes.
@@ -103,11 +103,9 @@ fn several_processes_and_a_kill(mode: &str) {
         assert_eq!(ask(&database, "PRAGMA journal_mode").trim(), mode);
         for process in 0..PROCESSES {
             let before = acknowledged[process as usize].len();
-            let text = std::fs::read_to_string(printed(process)).unwrap();
-            // The last line may be cut short.
-            let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+            let lines = whole_lines(&printed(process));
             acknowledged[process as usize]
-                .extend(whole.lines().filter_map(|line| line.parse::<u64>().ok()));
+                .extend(lines.iter().filter_map(|line| line.parse::<u64>().ok()));
             let found: BTreeSet<u64> = ask(
                 &database,
                 &format!("SELECT number FROM rows WHERE process = {process}"),
