@@ -29,10 +29,10 @@ impl Activity {
         self.ignored.store(tid, Ordering::Relaxed);
     }
 
-    /// Notes that thread `tid` asked for something.
-    pub(crate) fn touched(&self, tid: u32) {
+    /// Notes that thread `tid` asked for something at the moment `now`.
+    pub(crate) fn touched(&self, tid: u32, now: Instant) {
         if tid != self.ignored.load(Ordering::Relaxed) {
-            *self.last.lock() = Instant::now();
+            *self.last.lock() = now;
         }
     }
 

@@ -132,7 +132,7 @@ impl Server {
     }
 
     pub(crate) fn fsync(&self, no: InodeNo) -> Result<(), Errno> {
-        self.room.fsync(no).or_errno("fsync", no)
+        self.make_durable("fsync", no)
     }
 
     pub(crate) fn sync(&self) -> Result<(), Errno> {

@@ -84,7 +84,7 @@ impl Handler {
         f: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::REQUEST).entered();
-        self.server.activity.touched(request.pid());
+        self.server.begin(request.pid());
         std::panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<&str>()

@@ -9,6 +9,7 @@
 //! It knows neither the FUSE library nor the mount point.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use model::{
     Access, FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, RoomSpace,
@@ -24,6 +25,7 @@ use crate::listings::Listings;
 use crate::lookups::Lookups;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
 use crate::pressure::{Orders, Pressure};
+use crate::slice::Slices;
 
 mod opens;
 
@@ -75,6 +77,7 @@ pub(crate) struct Server {
     pub(crate) listings: Listings,
     pub(crate) labels: Labels,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) slices: Slices,
     pub(crate) writes: Arc<Writes>,
     pub(crate) pressure: Pressure,
 }
@@ -95,10 +98,18 @@ impl Server {
             listings: Listings::default(),
             labels: Labels::new(),
             activity: Arc::default(),
+            slices: Slices::default(),
             writes: Arc::default(),
             pressure,
         };
         (server, orders)
+    }
+
+    /// A request by thread `tid` begins.
+    pub(crate) fn begin(&self, tid: u32) {
+        let now = Instant::now();
+        self.activity.touched(tid, now);
+        self.slices.follow(now);
     }
 
     /// The inodes that the kernel knows.
@@ -218,19 +229,27 @@ impl Server {
     /// A file changed otherwise than by its names: durable now, where the mount is synchronous.
     pub(crate) fn changed(&self, no: InodeNo) -> Result<(), Errno> {
         match self.synchronous {
-            Synchronous::All => self.room.fsync(no).or_errno("synchronous change", no),
+            Synchronous::All => self.make_durable("synchronous change", no),
             Synchronous::Off | Synchronous::Names => Ok(()),
         }
     }
 
     /// Names changed in the directory `no`: durable now, where the mount says so. In a shared file system they always are.
     fn names_changed(&self, no: InodeNo) -> Result<(), Errno> {
-        match self.synchronous {
-            Synchronous::Names | Synchronous::All if !self.shared => {
-                self.room.fsync(no).or_errno("synchronous change", no)
-            }
-            _ => Ok(()),
+        if self.shared {
+            self.slices.shorten();
+            return Ok(());
         }
+        match self.synchronous {
+            Synchronous::Names | Synchronous::All => self.make_durable("synchronous change", no),
+            Synchronous::Off => Ok(()),
+        }
+    }
+
+    /// All that is known of an inode is durable then.
+    pub(crate) fn make_durable(&self, what: &'static str, no: InodeNo) -> Result<(), Errno> {
+        self.slices.shorten();
+        self.room.fsync(no).or_errno(what, no)
     }
 
     pub(crate) fn read_link(&self, no: InodeNo) -> Result<Vec<u8>, Errno> {

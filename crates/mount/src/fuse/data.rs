@@ -52,7 +52,7 @@ impl Handler {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.server.activity.touched(req.pid());
+        self.server.begin(req.pid());
         let server = self.server.clone();
         let answer = move || {
             let seek = AssertUnwindSafe(|| server.seek(no, offset, whence));

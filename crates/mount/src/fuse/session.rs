@@ -12,7 +12,6 @@ use crate::kernel::Kernel;
 use crate::options::{MountOptions, Transport};
 use crate::seeker::Seeker;
 use crate::server::Server;
-use crate::slice;
 
 /// Bytes of the largest request: more gains nothing that was measured, and each thread has a buffer of it.
 const MAX_WRITE: u32 = 1 << 20;
@@ -154,7 +153,5 @@ pub(crate) fn start(
         })
     })?;
     kernel.connect(session.notifier());
-    slice::inherited(|| session.spawn())
-        .map(Session)
-        .map_err(MountError::Session)
+    session.spawn().map(Session).map_err(MountError::Session)
 }

@@ -184,7 +184,7 @@ impl Handler {
         (wait, flock): (bool, bool),
         reply: ReplyEmpty,
     ) {
-        self.server.activity.touched(req.pid());
+        self.server.begin(req.pid());
         let (start, end, typ, pid) = wanted;
         let lock = match lock(start, end, typ, pid) {
             Ok(lock) => lock,
