@@ -97,6 +97,10 @@ pub fn fill(
     servers: &[ServerCommand],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Command, SettingsError> {
+    // Most commands are no servers, and are not parsed twice.
+    if !servers.iter().any(|server| names(arguments, server.path)) {
+        return Ok(command);
+    }
     // What is required may come from the file.
     let lenient = servers.iter().fold(command.clone(), |command, server| {
         change(command, server.path, |command| {
@@ -130,6 +134,12 @@ pub fn fill(
             })
         })
     }))
+}
+
+/// Whether all words of a path are among the arguments, as they are where it is what they begin.
+fn names(arguments: &[OsString], path: &[&str]) -> bool {
+    path.iter()
+        .all(|word| arguments.iter().any(|argument| argument == word))
 }
 
 /// The subcommand at the end of a path, changed.
