@@ -26,9 +26,9 @@ thread_local! {
 enum Slice {
     /// That with which it began.
     Own,
-    /// The short one; this is its own.
-    Short(libc::sched_attr),
-    /// Its own for good: that is as short already, or the kernel refuses.
+    /// The short one; its own has so many nanoseconds.
+    Short(u64),
+    /// One that stays: the thread is not scheduled by slices, its own is as short already, or the kernel refuses.
     Fixed,
 }
 
@@ -73,41 +73,34 @@ impl Slices {
 
 /// Best effort: where the kernel refuses, the thread has its own for good.
 fn take_short() {
-    if !matches!(OF_THREAD.get(), Slice::Own) {
-        return;
+    if let Slice::Own = OF_THREAD.get() {
+        let short = exchange(SLICE_NS).map(|own| own.map_or(Slice::Fixed, Slice::Short));
+        OF_THREAD.set(short.unwrap_or_else(refused));
     }
-    let shortened = attributes().and_then(|own| {
-        if !is_longer(&own) {
-            return Ok(Slice::Fixed);
-        }
-        let mut short = own;
-        short.sched_runtime = SLICE_NS;
-        set(&short)?;
-        Ok(Slice::Short(own))
-    });
-    OF_THREAD.set(shortened.unwrap_or_else(|e| {
-        tracing::debug!("the slice of the processor stays as it is: {e}");
-        Slice::Fixed
-    }));
 }
 
 fn take_own() {
-    let Slice::Short(own) = OF_THREAD.get() else {
-        return;
-    };
-    OF_THREAD.set(match set(&own) {
-        Ok(()) => Slice::Own,
-        Err(e) => {
-            tracing::debug!("the slice of the processor stays short: {e}");
-            Slice::Fixed
-        }
-    });
+    if let Slice::Short(own) = OF_THREAD.get() {
+        OF_THREAD.set(exchange(own).map_or_else(refused, |_| Slice::Own));
+    }
 }
 
-/// Whether this thread is scheduled by slices, and its own is not as short already.
-fn is_longer(of: &libc::sched_attr) -> bool {
-    let by_slices = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&of.sched_policy.cast_signed());
-    by_slices && (of.sched_runtime == 0 || of.sched_runtime > SLICE_NS)
+fn refused(e: io::Error) -> Slice {
+    tracing::debug!("the slice of the processor stays as it is: {e}");
+    Slice::Fixed
+}
+
+/// Gives this thread a slice of `nanoseconds`, and returns the one that it had. `None`: it is not scheduled by slices, or has that one
+/// already. All else stays as somebody may have set it meanwhile.
+fn exchange(nanoseconds: u64) -> io::Result<Option<u64>> {
+    let mut of_thread = attributes()?;
+    let by_slices =
+        [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&of_thread.sched_policy.cast_signed());
+    let before = std::mem::replace(&mut of_thread.sched_runtime, nanoseconds);
+    if !by_slices || before == nanoseconds {
+        return Ok(None);
+    }
+    set(&of_thread).map(|()| Some(before))
 }
 
 /// The calling thread's policy, priority and slice.
@@ -167,6 +160,11 @@ mod tests {
         assert_eq!(synced, SLICE_NS);
         assert_eq!(slice(), own, "others follow with their next requests");
         assert_eq!(follows_at(soon), SLICE_NS);
+        // What somebody changes meanwhile stays.
+        let mut nicer = attributes().unwrap();
+        nicer.sched_nice += 1;
+        set(&nicer).unwrap();
         assert_eq!(follows_at(late), own);
+        assert_eq!(attributes().unwrap().sched_nice, nicer.sched_nice);
     }
 }
