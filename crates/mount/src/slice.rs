@@ -50,7 +50,7 @@ impl Default for Slices {
 }
 
 impl Slices {
-    /// Before a change is made durable: this thread takes the short slice now, the others with their next requests.
+    /// Changes are being made durable: this thread takes the short slice now, the others with their next requests.
     pub(crate) fn shorten(&self) {
         let until = self.millis(Instant::now() + SHORT_FOR);
         self.short_until.store(until, Ordering::Relaxed);
@@ -150,7 +150,7 @@ mod tests {
             slices.follow(now);
             slice()
         };
-        let (soon, late) = (Instant::now(), Instant::now() + 2 * SHORT_FOR);
+        let soon = Instant::now();
         assert_eq!(follows_at(soon), own, "nothing was made durable");
         let syncs = || {
             slices.shorten();
@@ -158,6 +158,7 @@ mod tests {
         };
         let synced = thread::scope(|scope| scope.spawn(syncs).join().unwrap());
         assert_eq!(synced, SLICE_NS);
+        let late = Instant::now() + 2 * SHORT_FOR;
         assert_eq!(slice(), own, "others follow with their next requests");
         assert_eq!(follows_at(soon), SLICE_NS);
         // What somebody changes meanwhile stays.
