@@ -1,7 +1,5 @@
 //! Asking the server for places to write to, and releasing them.
 
-use std::time::{Duration, Instant};
-
 use metadata_proto::rpc::MetadataClient;
 use model::{Error, Result};
 
@@ -9,8 +7,6 @@ use super::client::ClientCore;
 use super::grants::GrantedBlocks;
 use super::link::{Attempt, Connected};
 
-/// How long the release of grants may take: rights are revoked on the disks.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Disks written to side by side.
 const LANES: usize = 4;
 
@@ -39,17 +35,17 @@ impl ClientCore {
         ))
     }
 
-    /// Releases grants that are over; if the call does not arrive, they end with the session.
+    /// Releases grants that are over, which may take as long as any call: rights are revoked on the disks. If the call does not
+    /// arrive, they end with the session.
     pub(super) fn release_finished(&self, connected: &Connected) {
         let finished = self.grants.take_finished(connected.session.generation);
         if finished.is_empty() {
             return;
         }
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
         let give = |client: MetadataClient, context, session| async move {
             client.give_back(context, session, finished).await
         };
-        if let Attempt::Unknown(why) = self.link.attempt(connected, deadline, give) {
+        if let Attempt::Unknown(why) = self.link.attempt(connected, self.deadline(), give) {
             tracing::debug!("releasing grants: {why}");
         }
     }

@@ -2,6 +2,7 @@
 mod answers;
 mod common;
 mod failures;
+mod hanging;
 mod locks;
 mod rates;
 mod rights;
