@@ -10,6 +10,7 @@ use crate::{Chunk, InodeNo, Result};
 
 impl State {
     pub(super) fn gather_chunk(&mut self, key: (InodeNo, u64), chunk: &Chunk) -> EntryMap {
+        self.seen.get_mut().changes(key);
         let chunks = &mut self.gathered.get_mut().chunks;
         chunks.put(key, |old| chunk.encode_after(old), &mut self.edits)
     }
@@ -30,6 +31,7 @@ impl State {
     }
 
     pub(super) fn delete_chunks(&mut self, inode: InodeNo) -> Result<()> {
+        self.seen.get_mut().lost(inode);
         let chunks = &mut self.gathered.get_mut().chunks;
         chunks.remove((inode, 0)..=(inode, u64::MAX));
         self.run(schema::DELETE_CHUNKS, [to_sql(inode.0)]).map(drop)

@@ -17,6 +17,7 @@ impl State {
         let list = self.snapshots.get();
         let births = self.births.get_mut();
         births.kept_changes((inode, index), until, kept.covered(), &list);
+        self.seen.get_mut().changes((inode, index));
         let maps = &mut self.gathered.get_mut().kept;
         let key = (inode, index, until);
         maps.put(key, |old| kept.encode_after(old), &mut self.edits)

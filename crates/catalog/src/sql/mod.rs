@@ -31,6 +31,7 @@ mod reads;
 mod records;
 mod rows;
 mod schema;
+mod seen;
 mod snapshots;
 mod verify;
 mod wal;
@@ -59,6 +60,7 @@ use crate::{CatalogError, InodeNo, Result};
 use births::KnownBirths;
 use gathered::Gathered;
 use maps::Edits;
+use seen::SeenMaps;
 use segments::SealedUnits;
 use snapshots::{Moment, SnapshotList};
 use wal::Wal;
@@ -126,6 +128,8 @@ struct State {
     kept_inodes: HashSet<InodeNo>,
     /// When blocks of chunks were written.
     births: RefCell<KnownBirths>,
+    /// What snapshots saw of chunks.
+    seen: RefCell<SeenMaps>,
     /// What the commit writes.
     gathered: RefCell<Gathered>,
     /// Whether the log may have edits of maps.

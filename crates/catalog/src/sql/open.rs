@@ -219,6 +219,7 @@ impl State {
             latest: None,
             kept_inodes: HashSet::new(),
             births: RefCell::default(),
+            seen: RefCell::default(),
             gathered: RefCell::default(),
             edits: Edits::Unknown,
             has_replies: false,

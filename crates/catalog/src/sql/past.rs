@@ -7,7 +7,9 @@ use super::State;
 use super::rows::{self, bound, damaged};
 use super::schema::{self, past};
 use super::snapshots::Moment;
-use crate::{CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, Result, SnapshotRow};
+use crate::{
+    CHUNK_LEN, CatalogError, Chunk, DirEntry, Inode, InodeNo, KeptChunk, Result, SnapshotRow,
+};
 
 /// Rows of inodes that a listing looks at for each name, before it searches for each.
 const ROWS_FOR_INODE: usize = 16;
@@ -253,10 +255,17 @@ impl State {
         if !self.moment(at)?.has_inode(inode) {
             return Ok(Chunk::default());
         }
-        let mut chunk = self.chunk(inode, index)?;
-        for (_, kept) in self.kept_chunks(inode, index, at)? {
-            kept.overlay(&mut chunk);
+        let key = (at, (inode, index));
+        if let Some(chunk) = self.seen.borrow().get(key) {
+            return Ok(chunk.clone());
         }
+        let mut seen = KeptChunk::default();
+        for (_, kept) in self.kept_chunks(inode, index, at)?.iter().rev() {
+            seen.add_later(kept);
+        }
+        let mut chunk = self.chunk(inode, index)?;
+        seen.overlay(&mut chunk);
+        self.seen.borrow_mut().put(key, chunk.clone());
         Ok(chunk)
     }
 

@@ -264,6 +264,13 @@ impl KeptChunk {
         self.chunk.mark_shared(first, blocks);
     }
 
+    /// Adds what a later snapshot's kept chunk covers and this one does not, so that both are [put back](Self::overlay) at once.
+    pub fn add_later(&mut self, later: &Self) {
+        for (first, blocks) in runs(&later.covered.without(&self.covered)) {
+            self.keep(first, blocks, &later.chunk.slice(first, blocks));
+        }
+    }
+
     /// Puts the covered blocks of `chunk` back to what they were.
     pub fn overlay(&self, chunk: &mut Chunk) {
         for (first, end) in self.covered.runs() {

@@ -163,9 +163,15 @@ impl Kept {
 
     fn check(&self) {
         let mut chunk = self.live.clone();
-        for (kept, copy) in self.snapshots.iter().rev() {
+        for (at, (kept, copy)) in self.snapshots.iter().enumerate().rev() {
             kept.overlay(&mut chunk);
             assert_eq!(&Model::of(&chunk).cells[..], &copy[..]);
+            let mut seen = KeptChunk::default();
+            let later = self.snapshots[at..].iter();
+            later.for_each(|(kept, _)| seen.add_later(kept));
+            let mut at_once = self.live.clone();
+            seen.overlay(&mut at_once);
+            assert_eq!(&Model::of(&at_once).cells[..], &copy[..]);
             assert_eq!(KeptChunk::decode(&kept.encode()).as_ref(), Ok(kept));
             for (first, blocks) in kept.covered_runs() {
                 assert!(

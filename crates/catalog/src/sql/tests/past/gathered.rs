@@ -163,3 +163,65 @@ fn births_are_remembered_only_while_what_they_were_read_from_stays() {
     catalog.apply(&[Change::DoomSnapshot(two)]).unwrap();
     assert_eq!(since(three, 6), one);
 }
+
+#[test]
+fn what_a_snapshot_sees_is_remembered_only_while_what_it_was_made_of_stays() {
+    let mut files = Files::new();
+    let catalog = files.create();
+    let no = put(&catalog, InodeNo::ROOT, b"a");
+    let live = |position: u32| {
+        let chunk = map(position, 8);
+        let change = Change::PutChunk {
+            inode: no,
+            index: 0,
+            chunk: &chunk,
+        };
+        catalog.apply(&[change]).unwrap();
+    };
+    let keep = |until: u64, position: u32| {
+        let mut kept = KeptChunk::default();
+        kept.keep(0, 8, map(position, 8).extents());
+        let change = Change::KeepChunk {
+            inode: no,
+            index: 0,
+            until,
+            kept: &kept,
+        };
+        catalog.apply(&[change]).unwrap();
+    };
+    let seen = |at: u64| blocks(&catalog.past_chunk(at, no, 0).unwrap());
+    live(100);
+    let one = snapshot(&catalog, "one");
+    let two = snapshot(&catalog, "two");
+    // Each is remembered from here on, and for each snapshot by itself.
+    assert_eq!(
+        (seen(one), seen(two)),
+        (blocks(&map(100, 8)), blocks(&map(100, 8)))
+    );
+    live(200);
+    assert_eq!(seen(one), blocks(&map(200, 8)));
+    keep(one, 300);
+    assert_eq!(
+        (seen(one), seen(two)),
+        (blocks(&map(300, 8)), blocks(&map(200, 8)))
+    );
+    keep(two, 400);
+    assert_eq!(
+        (seen(one), seen(two)),
+        (blocks(&map(300, 8)), blocks(&map(400, 8)))
+    );
+    catalog.apply(&[Change::DoomSnapshot(two)]).unwrap();
+    assert_eq!(seen(one), blocks(&map(300, 8)));
+    assert!(catalog.past_chunk(two, no, 0).is_err());
+
+    let other = put(&catalog, InodeNo::ROOT, b"b");
+    let three = snapshot(&catalog, "three");
+    assert_eq!(catalog.past_chunk(three, other, 0).unwrap().blocks(), 0);
+    assert_eq!(seen(three), blocks(&map(200, 8)));
+    catalog.apply(&[Change::DeleteInode(no)]).unwrap();
+    assert_eq!(catalog.past_chunk(three, no, 0).unwrap().blocks(), 0);
+    // More chunks than are remembered.
+    for index in (0..40).chain(0..40) {
+        assert_eq!(catalog.past_chunk(three, no, index).unwrap().blocks(), 0);
+    }
+}
