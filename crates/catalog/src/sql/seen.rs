@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::{Chunk, InodeNo};
 
-/// Maps remembered at most: 64 KiB each where every block is a unit of its own.
+/// Maps remembered at most, of up to 256 extents each.
 const REMEMBERED: usize = 16;
 
 /// A snapshot, and a chunk by inode and index.
