@@ -3,14 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use metadata_client::ClientOptions;
 use parking_lot::Mutex;
 use room::{Access, FileSystem, InodeNo};
 
-use super::common::{Shared, wait_for};
+use super::common::{LONG, Shared, noise, wait_for};
 use super::rights::new;
 
 /// One direction of a way.
@@ -18,17 +18,33 @@ use super::rights::new;
 struct Direction {
     /// The number of the last connection that loses all.
     loses: AtomicUsize,
+    /// What comes next is the last that is not lost.
+    ends: AtomicBool,
     /// Bytes that were lost.
     lost: AtomicUsize,
 }
 
 impl Direction {
+    /// Present and later connections lose all, and stay.
+    fn lose_all(&self) {
+        self.loses.store(usize::MAX, Ordering::SeqCst);
+    }
+
+    fn loses_all(&self) -> bool {
+        self.loses.load(Ordering::SeqCst) == usize::MAX
+    }
+
     fn carry(&self, number: usize, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = [0; 1 << 16];
         while let Ok(len @ 1..) = from.read(&mut bytes) {
             if number <= self.loses.load(Ordering::SeqCst) {
                 self.lost.fetch_add(len, Ordering::SeqCst);
-            } else if to.write_all(&bytes[..len]).is_err() {
+                continue;
+            }
+            if self.ends.swap(false, Ordering::SeqCst) {
+                self.lose_all();
+            }
+            if to.write_all(&bytes[..len]).is_err() {
                 break;
             }
         }
@@ -135,4 +151,36 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
     });
     wait_for("the close", || shared.server().metrics().opens == 0);
     assert_eq!(shared.server().sessions().unwrap(), session);
+}
+
+#[test]
+fn a_server_that_hangs_is_found_out_while_grants_are_released() {
+    let shared = Shared::with_long_leases();
+    let [way, other] = [(); 2].map(|()| Way::to(shared.address()));
+    other.answers.lose_all();
+    let options = ClientOptions {
+        // What a lost call takes that nobody notices.
+        timeout: 3 * LONG,
+        address: format!("{},{}", way.address, other.address),
+        ..shared.options()
+    };
+    let client = shared.client_with(options, "a", 0);
+    let made = client.make(InodeNo::ROOT, b"f", &new(0, 0o644)).unwrap();
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    client.open(made.no, access).unwrap();
+    // More than the first grants have, so some are over as soon as it is committed.
+    client.write(made.no, 0, &noise(1, 4 << 20)).unwrap();
+    client.fsync(made.no).unwrap();
+    way.answers.ends.store(true, Ordering::SeqCst);
+    wait_for("a heartbeat or a release", || way.answers.loses_all());
+    other.answers.loses.store(0, Ordering::SeqCst);
+    let start = Instant::now();
+    let found = client.lookup(InodeNo::ROOT, b"f").unwrap();
+    assert_eq!(found.no, made.no);
+    let took = start.elapsed();
+    assert!(took < LONG, "the call waited for {took:?}");
+    client.end().unwrap();
 }

@@ -2,7 +2,6 @@
 mod answers;
 mod common;
 mod failures;
-mod hanging;
 mod locks;
 mod rates;
 mod rights;

@@ -2,6 +2,16 @@
 
 use super::*;
 
+fn keep_of(catalog: &SqlCatalog, (inode, index, until): (InodeNo, u64, u64), kept: &KeptChunk) {
+    let change = Change::KeepChunk {
+        inode,
+        index,
+        until,
+        kept,
+    };
+    catalog.apply(&[change]).unwrap();
+}
+
 #[test]
 fn gathered_counts_are_written_when_they_are_many_or_somebody_looks_and_are_in_the_log() {
     let memory = MemoryStorage::new();
@@ -75,13 +85,7 @@ fn kept_chunks_are_written_when_they_are_many_or_somebody_looks_and_are_in_the_l
         if covered > 0 {
             kept.keep(0, covered, map(1, covered.into()).extents());
         }
-        let change = Change::KeepChunk {
-            inode: no,
-            index,
-            until,
-            kept: &kept,
-        };
-        catalog.apply(&[change]).unwrap();
+        keep_of(&catalog, (no, index, until), &kept);
     };
     // By snapshot, how much is kept of the first chunk.
     let kept = |catalog: &SqlCatalog| -> Vec<(u64, usize)> {
@@ -138,13 +142,7 @@ fn births_are_remembered_only_while_what_they_were_read_from_stays() {
     let keep = |until: u64, first: u16| {
         let mut kept = KeptChunk::default();
         kept.keep(first, 1, &[]);
-        let change = Change::KeepChunk {
-            inode: no,
-            index: 0,
-            until,
-            kept: &kept,
-        };
-        catalog.apply(&[change]).unwrap();
+        keep_of(&catalog, (no, 0, until), &kept);
     };
     let since = |until: u64, block: u16| catalog.births(no, 0, until).unwrap().since(block);
     let one = snapshot(&catalog, "one");
@@ -181,13 +179,7 @@ fn what_a_snapshot_sees_is_remembered_only_while_what_it_was_made_of_stays() {
     let keep = |until: u64, position: u32| {
         let mut kept = KeptChunk::default();
         kept.keep(0, 8, map(position, 8).extents());
-        let change = Change::KeepChunk {
-            inode: no,
-            index: 0,
-            until,
-            kept: &kept,
-        };
-        catalog.apply(&[change]).unwrap();
+        keep_of(&catalog, (no, 0, until), &kept);
     };
     let seen = |at: u64| blocks(&catalog.past_chunk(at, no, 0).unwrap());
     live(100);
