@@ -306,34 +306,36 @@ impl Served {
         Ok(())
     }
 
-    /// By what requests come to our own two; what others use is not known.
+    /// By what requests come to our own two, which say so soon after they are mounted; what others use is not known.
     fn transport(&self) -> Option<String> {
-        match self.kind {
-            Kind::Room => {
-                let mut command = Command::new(&self.program);
-                command.args(["--json", "info"]).arg(self.mountpoint());
-                command.arg("--raw-key-file").arg(self.at("key"));
-                command.env("XDG_STATE_HOME", self.at("state"));
-                let said = command.stdin(Stdio::null()).output().ok()?.stdout;
-                let said: serde_json::Value = serde_json::from_slice(&said).ok()?;
-                Some(said["mounted"]["transport"].as_str()?.to_owned())
+        let said = match self.kind {
+            Kind::Room => Self::said_by_room,
+            Kind::Memory => Self::said_by_memory,
+            Kind::Gocryptfs | Kind::Securefs | Kind::Cryfs => return None,
+        };
+        let began = Instant::now();
+        loop {
+            let transport = said(self);
+            if transport.is_some() || began.elapsed() > MOUNT_FOR {
+                return transport;
             }
-            // It says so once it is mounted.
-            Kind::Memory => {
-                let began = Instant::now();
-                loop {
-                    let said = std::fs::read_to_string(self.at("log")).ok()?;
-                    if let Some((transport, _)) = said.split_once('\n') {
-                        return Some(transport.to_owned());
-                    }
-                    if began.elapsed() > MOUNT_FOR {
-                        return None;
-                    }
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            }
-            Kind::Gocryptfs | Kind::Securefs | Kind::Cryfs => None,
+            std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    fn said_by_room(&self) -> Option<String> {
+        let mut command = Command::new(&self.program);
+        command.args(["--json", "info"]).arg(self.mountpoint());
+        command.arg("--raw-key-file").arg(self.at("key"));
+        command.env("XDG_STATE_HOME", self.at("state"));
+        let said = command.stdin(Stdio::null()).output().ok()?.stdout;
+        let said: serde_json::Value = serde_json::from_slice(&said).ok()?;
+        Some(said["mounted"]["transport"].as_str()?.to_owned())
+    }
+
+    fn said_by_memory(&self) -> Option<String> {
+        let said = std::fs::read_to_string(self.at("log")).ok()?;
+        Some(said.split_once('\n')?.0.to_owned())
     }
 
     /// Unmounts, and waits until the process has written its last.
