@@ -11,14 +11,16 @@
 //! 4. Connections are opened when SQLCipher has started ([`start`]), also those without this layer.
 //! 5. The files of a catalog that a [`authentic::Witness`] vouches for pass through it ([`Registration::vouch`]).
 //!
-//! It deliberately does not know what is in the pages. Unsafe code is in one module, the table of functions that SQLite
-//! calls.
+//! It deliberately does not know what is in the pages. Unsafe code is in two modules: the table of functions that SQLite
+//! calls, and what keeps SQLCipher's keys out of core dumps.
 
 #![deny(unsafe_code)]
 
 mod around;
 pub mod authentic;
 mod file;
+#[allow(unsafe_code)]
+mod private_heap;
 mod registered;
 mod registration;
 mod start;

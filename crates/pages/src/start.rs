@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Error, ErrorCode};
 
+use crate::private_heap;
+
 /// How long another thread may take to start SQLCipher: it gets memory and randomness.
 const START: Duration = Duration::from_secs(60);
 
-/// Starts SQLCipher for all threads; to be called before a connection is opened.
+/// Starts SQLCipher for all threads, and leaves its keys out of core dumps; to be called before a connection is opened.
 ///
 /// SQLite calls itself started before SQLCipher has started (`SQLITE_EXTRA_INIT`), so the first connection of a second thread
 /// can come before the ciphers are there, or lack SQLCipher's functions for as long as it lives. The function looked for here
@@ -31,6 +33,7 @@ pub fn start() -> io::Result<()> {
         }
         sleep(Duration::from_millis(1));
     }
+    private_heap::leave_out_of_dumps();
     *started = true;
     Ok(())
 }
