@@ -25,9 +25,11 @@ PACKAGES=(fuse3 libssl-dev pkg-config attr acl curl iproute2)
 # valgrind: C programs with rooms are run under it.
 # gocryptfs, encfs, securefs: imports from their directories (CryFS's, where it is installed).
 # opensc, softhsm2, openssl: a passphrase that a PKCS#11 token decrypts.
+# systemd, swtpm, tpm2-tools, libtss2-tcti-swtpm0: a passphrase that a TPM unseals.
 # chromium: the page of `strongroom bench --html` is shown to it.
 TEST_PACKAGES=(btrfs-progs chromium e2fsprogs git python3 python3-venv rsync sqlite3 tar fio nbdkit cryptsetup-bin libnbd-bin python3-libnbd
-    nbd-client qemu-utils valgrind xz-utils gocryptfs encfs securefs opensc softhsm2 openssl)
+    nbd-client qemu-utils valgrind xz-utils gocryptfs encfs securefs opensc softhsm2 openssl
+    systemd swtpm tpm2-tools libtss2-tcti-swtpm0)
 
 check_rust() {
     local wanted found

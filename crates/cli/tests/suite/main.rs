@@ -26,5 +26,6 @@ mod serve_nbd;
 mod snapshots;
 mod sockets;
 mod storage;
+mod tpm;
 mod unmounted;
 mod volumes;
