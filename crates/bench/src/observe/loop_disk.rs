@@ -90,8 +90,9 @@ impl Drop for LoopDisk {
             Ok(status) if status.success() => {}
             other => eprintln!("{command:?}: {other:?}"),
         };
+        // Another test's child may have a file of it open until it starts its program: the kernel then ends both when that is closed.
         if self.mounted {
-            undo(Command::new("umount").arg(self.path()));
+            undo(Command::new("umount").arg("--lazy").arg(self.path()));
         }
         undo(Command::new("losetup").arg("--detach").arg(&self.node));
     }
