@@ -1,7 +1,7 @@
 //! The memory in which SQLCipher has keys, left out of core dumps.
 //!
-//! SQLCipher locks this memory, its *private heap*, and masks the keys in it while it does not use them. It leaves both in core dumps,
-//! and the mask is in another place of the same memory.
+//! SQLCipher locks this memory, its *private heap*, and masks the keys in it while it does not use them. But a core dump would have both
+//! the heap and the mask, which is elsewhere, and both together are the keys.
 
 use std::ffi::c_void;
 
@@ -28,7 +28,7 @@ pub(crate) fn leave_out_of_dumps() {
     let page = page_size();
     let from = (within as usize).saturating_sub(LEN) & !(page - 1);
     let len = (2 * LEN).next_multiple_of(page) + page;
-    // What is not mapped there is passed over, and reported afterwards. A kernel without this advice still has the mask.
+    // What is not mapped there is passed over, and reported afterwards. Where the kernel refuses, a dump is as it was before.
     // SAFETY: the advice changes nothing that this process can see in its memory, whatever is mapped there.
     let _ = unsafe { madvise(within.with_addr(from), len, Advice::LinuxDontDump) };
     // SAFETY: it came from there, with this length, and nothing refers to it.

@@ -6,7 +6,7 @@
 //! 3. The password protects nothing and is no secret.
 
 use std::fs::{DirBuilder, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -315,7 +315,7 @@ impl Served {
         };
         let began = Instant::now();
         loop {
-            let transport = said(self);
+            let transport = said(self).ok()?;
             if transport.is_some() || began.elapsed() > MOUNT_FOR {
                 return transport;
             }
@@ -323,19 +323,19 @@ impl Served {
         }
     }
 
-    fn said_by_room(&self) -> Option<String> {
+    fn said_by_room(&self) -> io::Result<Option<String>> {
         let mut command = Command::new(&self.program);
         command.args(["--json", "info"]).arg(self.mountpoint());
         command.arg("--raw-key-file").arg(self.at("key"));
         command.env("XDG_STATE_HOME", self.at("state"));
-        let said = command.stdin(Stdio::null()).output().ok()?.stdout;
-        let said: serde_json::Value = serde_json::from_slice(&said).ok()?;
-        Some(said["mounted"]["transport"].as_str()?.to_owned())
+        let said = command.stdin(Stdio::null()).output()?.stdout;
+        let said: serde_json::Value = serde_json::from_slice(&said)?;
+        Ok(said["mounted"]["transport"].as_str().map(str::to_owned))
     }
 
-    fn said_by_memory(&self) -> Option<String> {
-        let said = std::fs::read_to_string(self.at("log")).ok()?;
-        Some(said.split_once('\n')?.0.to_owned())
+    fn said_by_memory(&self) -> io::Result<Option<String>> {
+        let said = std::fs::read_to_string(self.at("log"))?;
+        Ok(said.split_once('\n').map(|(said, _)| said.to_owned()))
     }
 
     /// Unmounts, and waits until the process has written its last.

@@ -99,6 +99,13 @@ impl<'a> Tpm<'a> {
         (ran.code == 0).then_some(()).ok_or(ran.err)
     }
 
+    /// It does not unseal, and what it was asked for is named.
+    fn assert_refuses(&self) {
+        let refused = self.list().unwrap_err();
+        let named = "the program that prints the passphrase";
+        assert!(refused.contains(named), "{refused}");
+    }
+
     /// Ends what programs left behind, as a machine's resource manager does: a TPM has room for three sessions and three keys.
     fn clean_up(&self) {
         for left in ["--loaded-session", "--transient-object"] {
@@ -132,21 +139,13 @@ fn a_tpm_unseals_the_passphrase_while_the_firmware_is_the_same() {
 
     // The firmware changes: sealed again by who still has the passphrase, it opens the room as before.
     let tpm = tpm.with_other_firmware();
-    let refused = tpm.list().unwrap_err();
-    assert!(
-        refused.contains("the program that prints the passphrase"),
-        "{refused}"
-    );
+    tpm.assert_refuses();
     tpm.seal("from the tpm\n");
     tpm.list().unwrap();
 
     // The TPM is lost: another slot opens the room, and this one is removed.
     let tpm = tpm.replaced();
-    let refused = tpm.list().unwrap_err();
-    assert!(
-        refused.contains("the program that prints the passphrase"),
-        "{refused}"
-    );
+    tpm.assert_refuses();
     assert!(s.with_pass(["key", "list", "room"]).contains("tpm"));
     s.with_pass(["key", "remove", "room", "1"]);
     let ran = s.run(["ls", "room:", "--passphrase-command", "echo from the tpm"]);
