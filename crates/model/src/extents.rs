@@ -184,10 +184,8 @@ impl Extent {
 
     /// Whether one of the units kept begins at `position`.
     fn keeps_unit(&self, segment: SegmentNo, position: u32) -> bool {
-        self.segment == segment
-            && position >= self.position
-            && position - self.position < u32::from(self.stored)
-            && (position - self.position).is_multiple_of(UNIT_BLOCKS)
+        let at = position.wrapping_sub(self.position);
+        self.segment == segment && at < u32::from(self.stored) && at.is_multiple_of(UNIT_BLOCKS)
     }
 
     /// The blocks of the extent that are in the unit beginning at `position`, as first block and the one behind the last.
@@ -445,12 +443,7 @@ fn check_range(first: u16, blocks: u16) -> u16 {
 
 /// Adds a unit, once, to the last range where it continues it.
 fn release(released: &mut Vec<Released>, unit: BlockRange, shared: bool) {
-    let same = |r: &&mut Released| {
-        r.range.segment == unit.segment
-            && r.range.position <= unit.position
-            && unit.position < r.range.position + r.range.blocks
-    };
-    if let Some(known) = released.iter_mut().find(same) {
+    if let Some(known) = released.iter_mut().find(|r| r.range.has(&unit)) {
         known.shared |= shared;
         return;
     }

@@ -127,3 +127,10 @@ pub struct BlockRange {
     /// Number of blocks.
     pub blocks: u32,
 }
+
+impl BlockRange {
+    /// Whether a unit is in the range, which is of whole units.
+    pub(crate) fn has(&self, unit: &Self) -> bool {
+        self.segment == unit.segment && unit.position.wrapping_sub(self.position) < self.blocks
+    }
+}

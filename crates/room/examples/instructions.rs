@@ -86,10 +86,31 @@ fn write_synced(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> roo
     room.fsync(no)
 }
 
+/// The same, where all blocks were written alone.
+#[inline(never)]
+fn write_alone_synced(
+    room: &dyn FileSystem,
+    no: InodeNo,
+    at: u64,
+    data: &[u8],
+) -> room::Result<()> {
+    apart("write_alone_synced");
+    room.write(no, at, data)?;
+    room.fsync(no)
+}
+
 /// The first change of the block since a snapshot, durable.
 #[inline(never)]
 fn write_kept_synced(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
     apart("write_kept_synced");
+    room.write(no, at, data)?;
+    room.fsync(no)
+}
+
+/// The same as `write_alone_synced`, soon after a snapshot: of most chunks nothing is kept for it yet.
+#[inline(never)]
+fn write_soon_synced(room: &dyn FileSystem, no: InodeNo, at: u64, data: &[u8]) -> room::Result<()> {
+    apart("write_soon_synced");
     room.write(no, at, data)?;
     room.fsync(no)
 }
@@ -168,6 +189,9 @@ fn run(count: u64) -> Result<(), Box<dyn std::error::Error>> {
     for at in places(count) {
         write_synced(fs, synced, at, block)?;
     }
+    for at in places(count) {
+        write_alone_synced(fs, synced, at, block)?;
+    }
     let snapshot = |name: &str| room.create_snapshot(name, NewSnapshot::default());
     snapshot("first")?;
     for at in places(count) {
@@ -183,6 +207,17 @@ fn run(count: u64) -> Result<(), Box<dyn std::error::Error>> {
     }
     for at in places(count) {
         write_kept_synced(fs, kept_synced, at, block)?;
+    }
+    // One write for each chunk between two snapshots.
+    let mut places = places(count).peekable();
+    for i in 0.. {
+        if places.peek().is_none() {
+            break;
+        }
+        snapshot(&format!("soon {i}"))?;
+        for at in places.by_ref().take((SIZE >> 20) as usize) {
+            write_soon_synced(fs, kept_synced, at, block)?;
+        }
     }
     room.close()?;
     Ok(())

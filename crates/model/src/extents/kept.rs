@@ -10,13 +10,20 @@
 
 use super::reserved::BlockSet;
 use super::{CHUNK_BLOCKS, Chunk, Extent, MapEdit, Released, check_range, release};
-use crate::{BlockRange, SegmentNo, UNIT_BLOCKS};
+use crate::{BlockRange, UNIT_BLOCKS};
 
 /// The blocks of a chunk as they were, where they have changed since.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeptChunk {
     pub(super) covered: BlockSet,
     chunk: Chunk,
+}
+
+/// Blocks that follow each other, and the extents that they had.
+struct Run {
+    first: u16,
+    blocks: u16,
+    extents: Vec<Extent>,
 }
 
 /// What [`KeptChunk::replace_in`] did.
@@ -112,41 +119,58 @@ impl KeptChunk {
         self.covered.insert(first, end);
     }
 
+    /// Covers runs in which no block is covered yet, and returns their extents.
+    fn keep_all(&mut self, taken: Vec<Run>) -> Vec<Extent> {
+        let mut all = Vec::new();
+        for run in taken {
+            self.keep(run.first, run.blocks, &run.extents);
+            all.extend(run.extents);
+        }
+        all
+    }
+
+    /// The units of runs to which it does not refer yet, each once.
+    fn new_units(&self, taken: &[Run]) -> Vec<BlockRange> {
+        let mut new = Vec::new();
+        let extents = taken.iter().flat_map(|run| &run.extents);
+        for (unit, _) in extents.flat_map(Extent::units) {
+            if !self.chunk.refers_to(unit.segment, unit.position) && !new.contains(&unit) {
+                new.push(unit);
+            }
+        }
+        new
+    }
+
     /// What [`replace_in`](Self::replace_in) is going to do; nothing is different yet.
     ///
     /// # Panics
     /// If the range leaves the chunk.
     pub fn foresee(&self, live: &Chunk, first: u16, blocks: u16, with: &[Extent]) -> Foreseen {
         let end = check_range(first, blocks);
-        let uncovered = self.uncovered_runs(first, blocks);
+        let uncovered = self.uncovered_runs(first, blocks).into_iter();
         let taken: Vec<Extent> = uncovered
-            .into_iter()
             .flat_map(|(from, count)| live.slice(from, count))
             .collect();
-        let stays = |unit: &BlockRange| {
-            live.refers_outside(unit.segment, unit.position, first, end)
-                || with
-                    .iter()
-                    .any(|e| e.keeps_unit(unit.segment, unit.position))
+        let refers = |extents: &[Extent], unit: &BlockRange| {
+            let mut extents = extents.iter();
+            extents.any(|e| e.keeps_unit(unit.segment, unit.position))
         };
         let mut out = Foreseen::default();
-        for (unit, _) in taken.iter().flat_map(Extent::units) {
-            if !self.chunk.refers_to(unit.segment, unit.position)
-                && !out.gained.contains(&unit)
-                && stays(&unit)
-            {
-                out.gained.push(unit);
-            }
-        }
         let (mut shares, mut loses) = (false, false);
-        let mut left: Vec<BlockRange> = Vec::new();
+        let mut seen: Vec<BlockRange> = Vec::new();
         for extent in live.slice(first, blocks) {
             shares |= extent.shared;
             for (unit, _) in extent.units() {
-                if left.contains(&unit) || stays(&unit) {
+                if seen.contains(&unit) {
                     continue;
                 }
-                left.push(unit);
+                seen.push(unit);
+                if refers(with, &unit) || live.refers_outside(&unit, first, end) {
+                    if refers(&taken, &unit) && !refers(self.chunk.extents(), &unit) {
+                        out.gained.push(unit);
+                    }
+                    continue;
+                }
                 let kept = self.chunk.extents.iter().chain(&taken);
                 let places = kept.filter_map(|e| e.blocks_of(unit.segment, unit.position));
                 let before = out.moved.len();
@@ -169,29 +193,13 @@ impl KeptChunk {
         blocks: u16,
         with: &[Extent],
     ) -> Replaced {
-        let mut kept = Vec::new();
-        let mut new_here: Vec<BlockRange> = Vec::new();
-        let uncovered = self.uncovered_runs(first, blocks);
-        for (from, count) in &uncovered {
-            for extent in live.slice(*from, *count) {
-                for (unit, _) in extent.units() {
-                    if !self.chunk.refers_to(unit.segment, unit.position)
-                        && !new_here.contains(&unit)
-                    {
-                        new_here.push(unit);
-                    }
-                }
-                kept.push(extent);
-            }
-        }
+        let taken = cut(self.uncovered_runs(first, blocks), live);
+        let new_here = self.new_units(&taken);
         let mut released = live.replace(first, blocks, with);
-        for (from, count) in uncovered {
-            let own: Vec<Extent> = within(&kept, from, count).cloned().collect();
-            self.keep(from, count, &own);
-        }
-        let (gained, moved): (Vec<_>, Vec<_>) = new_here
-            .into_iter()
-            .partition(|unit| live.refers_to(unit.segment, unit.position));
+        let kept = self.keep_all(taken);
+        // What the live chunk did not release it still refers to.
+        let is_released = |unit: &BlockRange| released.iter().any(|r| r.range.has(unit));
+        let (moved, gained): (Vec<_>, Vec<_>) = new_here.into_iter().partition(is_released);
         if !moved.is_empty() {
             released = without(&released, &moved);
         }
@@ -209,24 +217,12 @@ impl KeptChunk {
     /// Takes over what the next snapshot's kept chunk covers and this one does not: that snapshot is deleted, and `later` with it.
     pub fn absorb(&mut self, later: &Self) -> Absorbed {
         let mut out = Absorbed::default();
-        let mut new_here = Vec::new();
         for (first, end) in self.covered.runs() {
             out.dropped.extend(later.chunk.slice(first, end - first));
         }
-        let uncovered = runs(&later.covered.without(&self.covered));
-        for (first, blocks) in &uncovered {
-            for extent in later.chunk.slice(*first, *blocks) {
-                let units = extent.units().map(|(unit, _)| unit);
-                new_here.extend(
-                    units.filter(|unit| !self.chunk.refers_to(unit.segment, unit.position)),
-                );
-                out.moved.push(extent);
-            }
-        }
-        for (first, blocks) in uncovered {
-            let own: Vec<Extent> = within(&out.moved, first, blocks).cloned().collect();
-            self.keep(first, blocks, &own);
-        }
+        let taken = cut(runs(&later.covered.without(&self.covered)), &later.chunk);
+        let new_here = self.new_units(&taken);
+        out.moved = self.keep_all(taken);
         for extent in later.chunk.extents() {
             for (unit, _) in extent.units().filter(|(unit, _)| !new_here.contains(unit)) {
                 release(&mut out.released, unit, extent.shared);
@@ -266,9 +262,8 @@ impl KeptChunk {
 
     /// Adds what a later snapshot's kept chunk covers and this one does not, so that both are [put back](Self::overlay) at once.
     pub fn add_later(&mut self, later: &Self) {
-        for (first, blocks) in runs(&later.covered.without(&self.covered)) {
-            self.keep(first, blocks, &later.chunk.slice(first, blocks));
-        }
+        let taken = cut(runs(&later.covered.without(&self.covered)), &later.chunk);
+        self.keep_all(taken);
     }
 
     /// Puts the covered blocks of `chunk` back to what they were.
@@ -375,13 +370,16 @@ impl Births {
 }
 
 impl Chunk {
-    /// Whether a block outside a range refers to the unit that begins at `position`.
-    fn refers_outside(&self, segment: SegmentNo, position: u32, first: u16, end: u16) -> bool {
-        let mut extents = self.extents.iter();
-        extents.any(|extent| {
-            let blocks = extent.blocks_of(segment, position);
-            blocks.is_some_and(|(from, to)| from < first || to > end)
-        })
+    /// Whether a block outside a range refers to a unit.
+    fn refers_outside(&self, unit: &BlockRange, first: u16, end: u16) -> bool {
+        let (segment, position) = (unit.segment, unit.position);
+        let extents = self.extents.iter();
+        extents
+            .filter(|e| e.keeps_unit(segment, position))
+            .any(|e| {
+                let blocks = e.blocks_of(segment, position);
+                blocks.is_some_and(|(from, to)| from < first || to > end)
+            })
     }
 
     fn mark_unit(&mut self, unit: &BlockRange) {
@@ -397,12 +395,14 @@ fn runs(set: &BlockSet) -> Vec<(u16, u16)> {
         .collect()
 }
 
-/// The extents, all cut to runs, of one of the runs.
-fn within(extents: &[Extent], first: u16, blocks: u16) -> impl Iterator<Item = &Extent> {
-    let place = first..first + blocks;
-    extents
-        .iter()
-        .filter(move |extent| place.contains(&extent.first))
+/// The extents of each run.
+fn cut(runs: Vec<(u16, u16)>, chunk: &Chunk) -> Vec<Run> {
+    let cut = |(first, blocks)| Run {
+        first,
+        blocks,
+        extents: chunk.slice(first, blocks),
+    };
+    runs.into_iter().map(cut).collect()
 }
 
 /// What is released but for some units.
