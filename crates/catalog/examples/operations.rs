@@ -9,7 +9,7 @@ use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
     BlockRange, CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo, NoncePart,
-    OpenOptions, SegmentNo, SqlCatalog, Timestamp,
+    OpenOptions, SegmentNo, SqlCatalog, Tags, Timestamp,
 };
 
 const FILES: u64 = 100_000;
@@ -234,7 +234,7 @@ fn block_extent(first: u16, position: u32) -> Extent {
         stored: 1,
         shared: false,
         nonce: NoncePart::NONE,
-        tags: vec![[7; 16]],
+        tags: Tags::from([[7; 16]]),
         digests: Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo, SegmentAccount,
     SegmentId, SegmentNo, Timestamp,
 };
-use segments::{NoncePart, Sealed};
+use segments::{NoncePart, Sealed, Tags};
 
 mod past;
 mod whole;
@@ -97,7 +97,8 @@ pub fn file(no: u64) -> Inode {
 
 /// A map of one extent of `blocks` blocks at `position`.
 pub fn map(position: u32, blocks: u32) -> Chunk {
-    let tags = vec![[position as u8; 16]; blocks.div_ceil(segments::UNIT_BLOCKS) as usize];
+    let units = blocks.div_ceil(segments::UNIT_BLOCKS) as usize;
+    let tags = Tags::from_elem([position as u8; 16], units);
     // Of every other one, as in a room that was rekeyed.
     let digests = match position % 2 {
         0 => Vec::new(),

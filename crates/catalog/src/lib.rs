@@ -36,7 +36,7 @@ use std::sync::Arc;
 pub use model::{
     Births, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Encoded, Extent,
     FileFlags, FileKind, Foreseen, Inode, InodeNo, KeptChunk, MapEdit, NoncePart, Piece, Pieces,
-    Proofs, Released, SegmentNo, Snapshot, Stored, Tag, Timestamp,
+    Proofs, Released, SegmentNo, Snapshot, Stored, Tag, Tags, Timestamp,
 };
 pub use past::{KeptRow, SnapshotRow, SpaceRow, latest};
 pub use segments::{SealedUnits, SegmentId};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use metadata_proto::rpc::{Committed, Posix, Refusal, Written};
-use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, UNIT_LEN, WrittenExtent, spans};
+use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, Tags, UNIT_LEN, WrittenExtent, spans};
 use parking_lot::Mutex;
 
 use super::client::{ClientCore, PAUSE};
@@ -370,7 +370,7 @@ impl ClientCore {
                 "a part is made of blocks that are there"
             );
             let positions = (position..).step_by(UNIT_LEN / BLOCK_LEN);
-            let tags: Option<Vec<_>> = data[from..]
+            let tags: Option<Tags> = data[from..]
                 .chunks_mut(UNIT_LEN)
                 .zip(positions)
                 .map(|(unit, position)| cipher.seal(nonce, position, unit))

@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p strongroom-model --example map_a_file`
 
-use model::{BLOCK_LEN, Chunk, Extent, NoncePart, Piece, Sealed, SegmentNo};
+use model::{BLOCK_LEN, Chunk, Extent, NoncePart, Piece, Sealed, SegmentNo, Tags};
 
 /// Blocks as a segment store returns them after an append.
 fn append(segment: u64, position: u32, blocks: u32) -> Sealed {
@@ -12,7 +12,7 @@ fn append(segment: u64, position: u32, blocks: u32) -> Sealed {
         blocks,
         nonce: NoncePart::NONE,
         // One tag for each unit of four blocks.
-        tags: vec![[0; 16]; blocks.div_ceil(4) as usize],
+        tags: Tags::from_elem([0; 16], blocks.div_ceil(4) as usize),
         digests: Vec::new(),
     }
 }

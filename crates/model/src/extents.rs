@@ -27,7 +27,8 @@ pub use pieces::{Piece, Pieces, Stored};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockRange, Digest, NoncePart, Proofs, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
+use crate::units::{put_tags, take_tags};
+use crate::{BlockRange, Digest, NoncePart, Proofs, Sealed, SegmentNo, Tag, Tags, UNIT_BLOCKS};
 use reserved::BlockSet;
 
 /// Blocks of 4 KiB in one chunk.
@@ -58,7 +59,8 @@ pub struct Extent {
     /// The random part of the nonces of all units kept.
     pub nonce: NoncePart,
     /// One tag for each unit kept.
-    pub tags: Vec<Tag>,
+    #[serde(serialize_with = "put_tags", deserialize_with = "take_tags")]
+    pub tags: Tags,
     /// One digest for each unit kept, in rooms whose clients write to segments; otherwise none.
     pub digests: Vec<Digest>,
 }
@@ -148,7 +150,7 @@ impl Extent {
             stored: self.stored.min(unit_end * UNIT) - unit * UNIT,
             shared: self.shared,
             nonce: self.nonce,
-            tags: kept.tags.to_vec(),
+            tags: kept.tags.into(),
             digests: kept.digests.to_vec(),
         }
     }

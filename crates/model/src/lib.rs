@@ -51,5 +51,5 @@ pub use read_only::{ReadFiles, ReadOnly};
 pub use snapshots::{SNAPSHOT_NAME_MAX, Snapshot, Snapshots, check_snapshot_name};
 pub use units::{
     BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NONCE_PART_LEN, NoncePart, Proofs, Sealed,
-    SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS, UNIT_LEN,
+    SegmentNo, TAG_LEN, Tag, Tags, UNIT_BLOCKS, UNIT_LEN,
 };

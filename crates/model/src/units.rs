@@ -1,6 +1,7 @@
 //! How file data is cut into units and where a unit is: blocks, units, segments by number.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
 
 /// Bytes in a block of a segment file, the grain of positions.
 pub const BLOCK_LEN: usize = 4096;
@@ -15,6 +16,9 @@ pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 
 /// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
 pub type Tag = [u8; TAG_LEN];
+
+/// Those of the units of a range. Blocks that are written here and there are units of their own: one tag is in its place.
+pub type Tags = SmallVec<[Tag; 1]>;
 
 /// Bytes of a [`NoncePart`].
 pub const NONCE_PART_LEN: usize = 4;
@@ -92,7 +96,8 @@ pub struct Sealed {
     /// The random part of the nonces of all its units.
     pub nonce: NoncePart,
     /// One tag for each unit of [`UNIT_BLOCKS`] blocks, the last unit possibly shorter.
-    pub tags: Vec<Tag>,
+    #[serde(serialize_with = "put_tags", deserialize_with = "take_tags")]
+    pub tags: Tags,
     /// One digest for each unit where clients write to segments; otherwise none.
     pub digests: Vec<Digest>,
 }
@@ -115,6 +120,16 @@ impl Sealed {
             blocks: self.blocks,
         }
     }
+}
+
+/// Tags as a sequence.
+pub(crate) fn put_tags<S: Serializer>(tags: &[Tag], serializer: S) -> Result<S::Ok, S::Error> {
+    tags.serialize(serializer)
+}
+
+/// Reads as many as there are: `SmallVec` would reserve what their number says.
+pub(crate) fn take_tags<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tags, D::Error> {
+    Ok(Tags::from_slice(&Vec::<Tag>::deserialize(deserializer)?))
 }
 
 /// A range of blocks in a segment.

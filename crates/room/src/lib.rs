@@ -84,8 +84,8 @@ pub use model::{
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
     LockTable, NewFile, NoncePart, PartError, Piece, Pieces, Quota, ReadFiles, ReadOnly,
     RenameMode, Result, RoomSpace, Sealed, SeekTo, SegmentNo, SetAttr, SetTime, Snapshot,
-    SnapshotPolicy, Snapshots, Stored, Timestamp, UNIT_BLOCKS, Used, WriteGrantId, WrittenExtent,
-    XattrMode, check_snapshot_name, now, spans,
+    SnapshotPolicy, Snapshots, Stored, Tags, Timestamp, UNIT_BLOCKS, Used, WriteGrantId,
+    WrittenExtent, XattrMode, check_snapshot_name, now, spans,
 };
 pub use opener::Opener;
 pub use options::*;

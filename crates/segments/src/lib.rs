@@ -46,7 +46,7 @@ pub use header::HeaderProblem;
 pub use keyring::Keyring;
 pub use model::{
     BLOCK_LEN, BlockRange, DIGEST_LEN, Digest, NoncePart, Proofs, Sealed, SegmentNo, TAG_LEN, Tag,
-    UNIT_BLOCKS, UNIT_LEN,
+    Tags, UNIT_BLOCKS, UNIT_LEN,
 };
 use storage::{OpenMode, Storage};
 pub use store::DirStore;

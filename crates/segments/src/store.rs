@@ -24,8 +24,8 @@ use crate::tail::{Closed, Tail};
 use crate::writing::Writing;
 use crate::{
     APPEND_BLOCKS_MAX, BLOCK_LEN, BlockRange, INCOMING_SUFFIX, Keyring, Proofs, SEGMENTS_DIR,
-    Sealed, SealedUnits, SegmentError, SegmentFile, SegmentId, SegmentNo, UNIT_BLOCKS, UNIT_LEN,
-    file_name, header, parse_file_name,
+    Sealed, SealedUnits, SegmentError, SegmentFile, SegmentId, SegmentNo, Tags, UNIT_BLOCKS,
+    UNIT_LEN, file_name, header, parse_file_name,
 };
 
 /// The segments of one room in a directory.
@@ -339,7 +339,7 @@ impl DirStore {
         // As late as can be: a copy of this memory that was taken before draws another one.
         let nonce = seal::nonce_part(self.append_nonces())?;
         let units = plain.len().div_ceil(UNIT_LEN);
-        let mut tags = Vec::with_capacity(units);
+        let mut tags = Tags::with_capacity(units);
         let mut digests = Vec::new();
         if writing.keys.are_given() {
             digests.reserve_exact(units);

@@ -94,7 +94,7 @@ fn two_copies(suite: Suite, append_nonces: bool) -> [Copy; 2] {
             position: u32::from_le_bytes(head[8..12].try_into().unwrap()),
             nonce: NoncePart(head[12..].try_into().unwrap()),
             blocks: BLOCKS as u32,
-            tags: Vec::new(),
+            tags: segments::Tags::new(),
             digests: Vec::new(),
         },
         plain: vec![0xc1; BLOCKS * BLOCK_LEN],

@@ -125,7 +125,7 @@ fn write(
     let mut cipher = keys.cipher();
     let positions = (position..).step_by(UNIT_BLOCKS as usize);
     let units = data.chunks_mut(UNIT_BLOCKS as usize * BLOCK);
-    let tags: Option<Vec<_>> = positions
+    let tags: Option<room::Tags> = positions
         .zip(units)
         .map(|(at, unit)| cipher.seal(nonce, at, unit))
         .collect();

@@ -442,7 +442,7 @@ impl Raw {
                     position,
                     blocks: 1,
                     nonce,
-                    tags: vec![tag],
+                    tags: room::Tags::from([tag]),
                     digests: vec![room::unit_digest(&block)],
                 },
                 end: offset + BLOCK_LEN as u64,

@@ -19,7 +19,7 @@
 
 use super::reserved::BlockSet;
 use super::{CHUNK_BLOCKS, Chunk, Extent};
-use crate::{DIGEST_LEN, NONCE_PART_LEN, NoncePart, SegmentNo, TAG_LEN, Tag, UNIT_BLOCKS};
+use crate::{DIGEST_LEN, NONCE_PART_LEN, NoncePart, SegmentNo, TAG_LEN, Tag, Tags, UNIT_BLOCKS};
 
 const FIXED: usize = 15;
 const SHARED: u8 = 1 << 4;
@@ -180,30 +180,18 @@ fn bits(extent: &Extent) -> u8 {
 /// and single tags are compared as such.
 fn same_len(map: &[u8], extent: &Extent) -> Option<usize> {
     let (fixed, mut proofs) = map.split_first_chunk::<FIXED>()?;
-    let [
-        first,
-        less_one,
-        bits_there,
-        position @ ..,
-        _,
-        _,
-        _,
-        _,
-        _,
-        _,
-        _,
-        _,
-    ] = *fixed;
-    let segment: [u8; 8] = *fixed.last_chunk()?;
-    if u16::from(first) != extent.first
-        || u16::from(less_one) + 1 != extent.blocks
-        || u32::from_le_bytes(position) != extent.position
-        || u64::from_le_bytes(segment) != extent.segment.0
-        || bits_there != bits(extent)
-    {
+    let head = u64::from_le_bytes(*fixed.first_chunk()?);
+    let segment = u64::from_le_bytes(*fixed.last_chunk()?);
+    let bits = bits(extent);
+    let expected = u64::from(extent.first)
+        | u64::from(extent.blocks - 1) << 8
+        | u64::from(bits) << 16
+        | u64::from(extent.position) << 24;
+    // The eighth byte of the head is the first of the segment.
+    if head << 8 != expected << 8 || segment != extent.segment.0 {
         return None;
     }
-    if bits_there & NONCE != 0 {
+    if bits & NONCE != 0 {
         let (nonce, rest) = proofs.split_first_chunk()?;
         if NoncePart(*nonce) != extent.nonce {
             return None;
@@ -287,7 +275,7 @@ fn take_extent(bytes: &mut &[u8]) -> Option<Result<Extent, String>> {
     let blocks = u16::from(less_one) + 1;
     let stored = u16::from(skip) + blocks + u16::from(behind);
     let units = units(less_one, bits);
-    let (mut tags, mut digests) = (Vec::new(), Vec::new());
+    let (mut tags, mut digests) = (Tags::new(), Vec::new());
     if bits & DIGESTS == 0 {
         let all = bytes.split_off(..units * TAG_LEN)?.as_chunks::<TAG_LEN>().0;
         tags.extend(all.iter().map(|tag| to_tag(*tag)));

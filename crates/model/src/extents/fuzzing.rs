@@ -9,7 +9,7 @@
 //!    that it names and no others.
 
 use super::{CHUNK, Chunk, Extent, MapEdit, Released, UNIT};
-use crate::{BLOCK_LEN, BlockRange, NoncePart, Sealed, SegmentNo, Tag, UNIT_BLOCKS};
+use crate::{BLOCK_LEN, BlockRange, NoncePart, Sealed, SegmentNo, Tag, Tags, UNIT_BLOCKS};
 
 /// Bytes of one change.
 const STEP: usize = 4;
@@ -187,7 +187,7 @@ fn written(first: u16, blocks: u16, position: u8) -> Extent {
         blocks,
         // Some without one, as in older rooms.
         nonce: NoncePart([0, 0, 0, position & 0xfe]),
-        tags: vec![[position; 16]; blocks.div_ceil(UNIT_BLOCKS) as usize],
+        tags: Tags::from_elem([position; 16], blocks.div_ceil(UNIT_BLOCKS) as usize),
         // Of every other one, as in a room that was rekeyed.
         digests: match position % 2 {
             0 => Vec::new(),

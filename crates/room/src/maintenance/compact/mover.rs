@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use catalog::{
     Births, BlockRange, Change, Chunk, Digest, Extent, InodeNo, KeptChunk, Proofs, Released,
-    SegmentNo, Tag,
+    SegmentNo, Tags,
 };
 use segments::{APPEND_BLOCKS_MAX, SegmentError, UNIT_BLOCKS};
 
@@ -323,7 +323,7 @@ impl<'a, M: Map> Mover<'a, M> {
                 segment,
                 position,
                 nonce: moved.nonce,
-                tags: vec![moved.tag],
+                tags: Tags::from([moved.tag]),
                 digests: moved.digest.into_iter().collect(),
                 shared: true,
                 ..piece.clone()
@@ -336,7 +336,7 @@ impl<'a, M: Map> Mover<'a, M> {
     /// Moves consecutive units of one extent to a fresh place, for others to follow.
     fn fresh(&mut self, pieces: &[Extent]) -> Result<()> {
         let [head, ..] = pieces else { return Ok(()) };
-        let tags: Vec<Tag> = pieces.iter().flat_map(|p| p.tags.iter().copied()).collect();
+        let tags: Tags = pieces.iter().flat_map(|p| p.tags.iter().copied()).collect();
         let blocks = pieces.iter().map(|p| u32::from(p.stored)).sum();
         let range = BlockRange {
             segment: head.segment,
@@ -373,7 +373,7 @@ impl<'a, M: Map> Mover<'a, M> {
                     segment: sealed.segment,
                     position: sealed.position + (piece.position - head.position),
                     nonce: proofs.nonce,
-                    tags: proofs.tags.to_vec(),
+                    tags: proofs.tags.into(),
                     digests: proofs.digests.to_vec(),
                     shared: true,
                     ..piece.clone()

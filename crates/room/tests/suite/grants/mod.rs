@@ -89,7 +89,7 @@ impl Shared {
         let position = position + skip;
         let mut at = position;
         let nonce = grant.nonce_part().unwrap();
-        let mut tags = Vec::new();
+        let mut tags = room::Tags::new();
         for unit in blocks.chunks_mut(UNIT_BLOCKS as usize * BLOCK) {
             tags.push(cipher.seal(nonce, at, unit).unwrap());
             at += UNIT_BLOCKS;

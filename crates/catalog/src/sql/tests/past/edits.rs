@@ -3,7 +3,7 @@
 use super::*;
 use crate::Extent;
 use crate::log::{self, Link, Replayed, file};
-use segments::{NoncePart, Sealed};
+use segments::{NoncePart, Sealed, Tags};
 
 /// A catalog in memory with a log, and the commit that its records follow.
 struct Logged {
@@ -127,7 +127,7 @@ fn write(chunk: &mut Chunk, first: u16, position: u32) -> Vec<Extent> {
         position: 1 + position * 8,
         blocks: 1,
         nonce: NoncePart::NONE,
-        tags: vec![[position as u8; 16]],
+        tags: Tags::from([[position as u8; 16]]),
         digests: Vec::new(),
     };
     let old = chunk.slice(first, 1);
