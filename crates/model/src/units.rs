@@ -17,7 +17,7 @@ pub const UNIT_BLOCKS: u32 = (UNIT_LEN / BLOCK_LEN) as u32;
 /// What proves a sealed unit genuine. It lives in the catalog, beside the extent it belongs to.
 pub type Tag = [u8; TAG_LEN];
 
-/// Those of the units of a range. Blocks that are written here and there are units of their own: one tag is in its place.
+/// The tags of a range's units. One alone takes no allocation: files that are written here and there have many such units.
 pub type Tags = SmallVec<[Tag; 1]>;
 
 /// Bytes of a [`NoncePart`].
