@@ -147,37 +147,32 @@ impl KeptChunk {
     /// If the range leaves the chunk.
     pub fn foresee(&self, live: &Chunk, first: u16, blocks: u16, with: &[Extent]) -> Foreseen {
         let end = check_range(first, blocks);
-        let uncovered = self.uncovered_runs(first, blocks).into_iter();
-        let taken: Vec<Extent> = uncovered
-            .flat_map(|(from, count)| live.slice(from, count))
-            .collect();
-        let refers = |extents: &[Extent], unit: &BlockRange| {
-            let mut extents = extents.iter();
-            extents.any(|e| e.keeps_unit(unit.segment, unit.position))
+        let taken = cut(self.uncovered_runs(first, blocks), live);
+        let stays = |unit: &BlockRange| {
+            let mut new = with.iter();
+            new.any(|e| e.keeps_unit(unit.segment, unit.position))
+                || live.refers_outside(unit, first, end)
         };
         let mut out = Foreseen::default();
         let (mut shares, mut loses) = (false, false);
-        let mut seen: Vec<BlockRange> = Vec::new();
+        let mut left: Vec<BlockRange> = Vec::new();
         for extent in live.slice(first, blocks) {
             shares |= extent.shared;
             for (unit, _) in extent.units() {
-                if seen.contains(&unit) {
+                if left.contains(&unit) || stays(&unit) {
                     continue;
                 }
-                seen.push(unit);
-                if refers(with, &unit) || live.refers_outside(&unit, first, end) {
-                    if refers(&taken, &unit) && !refers(self.chunk.extents(), &unit) {
-                        out.gained.push(unit);
-                    }
-                    continue;
-                }
-                let kept = self.chunk.extents.iter().chain(&taken);
+                left.push(unit);
+                let kept = taken.iter().flat_map(|run| &run.extents);
+                let kept = self.chunk.extents.iter().chain(kept);
                 let places = kept.filter_map(|e| e.blocks_of(unit.segment, unit.position));
                 let before = out.moved.len();
                 out.moved.extend(places.map(|(place, _)| (unit, place)));
                 loses |= out.moved.len() == before;
             }
         }
+        out.gained = self.new_units(&taken);
+        out.gained.retain(|unit| !left.contains(unit));
         out.loses_shared = shares && loses;
         out
     }
@@ -372,14 +367,11 @@ impl Births {
 impl Chunk {
     /// Whether a block outside a range refers to a unit.
     fn refers_outside(&self, unit: &BlockRange, first: u16, end: u16) -> bool {
-        let (segment, position) = (unit.segment, unit.position);
-        let extents = self.extents.iter();
-        extents
-            .filter(|e| e.keeps_unit(segment, position))
-            .any(|e| {
-                let blocks = e.blocks_of(segment, position);
-                blocks.is_some_and(|(from, to)| from < first || to > end)
-            })
+        let mut extents = self.extents.iter();
+        extents.any(|extent| {
+            let blocks = extent.blocks_of(unit.segment, unit.position);
+            blocks.is_some_and(|(from, to)| from < first || to > end)
+        })
     }
 
     fn mark_unit(&mut self, unit: &BlockRange) {
