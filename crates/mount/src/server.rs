@@ -378,17 +378,17 @@ impl Server {
     }
 
     /// Lists a directory, opened as `handle`, after `cookie`, handing each name to `put` until that returns false (it found
-    /// no place). `count`: what is put is an entry the kernel keeps.
+    /// no place), which is after `most` names at the latest. `count`: what is put is an entry the kernel keeps.
     pub(crate) fn list(
         &self,
         no: InodeNo,
-        handle: u64,
-        cookie: u64,
+        (handle, cookie): (u64, u64),
+        most: usize,
         count: bool,
         mut put: impl FnMut(&Listed<'_>) -> bool,
     ) -> Result<(), Errno> {
-        /// Names fetched at once: about as many as one request takes with attributes (32 KiB).
-        const BATCH: usize = 160;
+        /// Names fetched at once.
+        const BATCH: usize = 512;
         /// Positions of `.` and `..`; the room's own start at 16.
         const DOT: u64 = 1;
         const DOT_DOT: u64 = 2;
@@ -424,17 +424,18 @@ impl Server {
             }
         }
         let mut after = if cookie <= DOT_DOT { 0 } else { cookie };
+        let limit = most.min(BATCH);
         loop {
             let read = match end {
-                Some(end) => self.room.read_dir(no, after, BATCH).map(|read| (read, end)),
-                None => self.room.begin_read_dir(no, after, BATCH),
+                Some(end) => self.room.read_dir(no, after, limit).map(|read| (read, end)),
+                None => self.room.begin_read_dir(no, after, limit),
             };
             let (batch, until) = read.or_errno("read directory", no)?;
             if end.is_none() {
                 self.listings.begin(handle, until);
                 end = Some(until);
             }
-            let last = batch.len() < BATCH;
+            let last = batch.len() < limit;
             for (entry, inode) in batch {
                 if entry.cookie >= until {
                     return Ok(());

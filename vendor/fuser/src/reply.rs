@@ -795,6 +795,11 @@ impl ReplyDirectory {
         }
     }
 
+    /// Bytes of entries that the kernel takes.
+    pub fn max_size(&self) -> usize {
+        self.data.max_size()
+    }
+
     /// Add an entry to the directory reply buffer. Returns true if the buffer is full.
     /// A transparent offset value can be provided for each entry. The kernel uses these
     /// value to request the next entries in further readdir calls
@@ -843,6 +848,11 @@ impl ReplyDirectoryPlus {
             reply: Reply::new(unique, sender),
             buf: DirEntPlusList::new(size),
         }
+    }
+
+    /// Bytes of entries that the kernel takes.
+    pub fn max_size(&self) -> usize {
+        self.buf.max_size()
     }
 
     /// Add an entry to the directory reply buffer. Returns true if the buffer is full.

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 
 use crate::common::{Mount, is_root, ok, sh};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, StatxFlags, Timespec, Timestamps,
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, RenameFlags, StatxFlags, Timespec, Timestamps,
 };
 
 #[test]
@@ -294,6 +294,33 @@ fn a_large_directory_is_listed_whole_while_names_vanish() {
     assert!(left.len() < FILES);
     ok(&mount, "rm -r dir");
     assert!(!dir.exists());
+}
+
+/// Callers of a listing take 32 KiB at a time, or much less, and names have up to 255 bytes.
+#[test]
+fn a_listing_shows_each_name_once_however_much_is_taken_at_a_time() {
+    let Some(mount) = Mount::new() else { return };
+    let dir = mount.path("d");
+    fs::create_dir(&dir).unwrap();
+    let mut names: Vec<String> = (0..1200_usize)
+        .map(|i| format!("{i:0width$}", width = 4 + i * 37 % 252))
+        .collect();
+    for name in &names {
+        fs::write(dir.join(name), b"").unwrap();
+    }
+    names.extend([".".into(), "..".into()]);
+    names.sort();
+    for taken in [288, 1000, 4096, 10_000, 32_768, 1 << 20] {
+        let open = fs::File::open(&dir).unwrap();
+        let mut buffer = vec![std::mem::MaybeUninit::uninit(); taken];
+        let mut entries = RawDir::new(&open, &mut buffer);
+        let mut listed = Vec::new();
+        while let Some(entry) = entries.next() {
+            listed.push(entry.unwrap().file_name().to_str().unwrap().to_owned());
+        }
+        listed.sort();
+        assert!(listed == names, "{taken} bytes at a time");
+    }
 }
 
 /// Lists a directory of `count` names and does `change` to each name as it comes. How often each name came, and in which order.

@@ -492,6 +492,10 @@ impl DirEntList {
     pub(crate) fn new(max_size: usize) -> Self {
         Self(EntListBuf::new(max_size))
     }
+    /// Bytes that the kernel takes.
+    pub(crate) fn max_size(&self) -> usize {
+        self.0.max_size
+    }
     /// Add an entry to the directory reply buffer. Returns true if the buffer is full.
     /// A transparent offset value can be provided for each entry. The kernel uses these
     /// value to request the next entries in further readdir calls
@@ -555,6 +559,10 @@ impl From<DirEntPlusList> for ResponseData {
 impl DirEntPlusList {
     pub(crate) fn new(max_size: usize) -> Self {
         Self(EntListBuf::new(max_size))
+    }
+    /// Bytes that the kernel takes.
+    pub(crate) fn max_size(&self) -> usize {
+        self.0.max_size
     }
     /// Add an entry to the directory reply buffer. Returns true if the buffer is full.
     /// A transparent offset value can be provided for each entry. The kernel uses these

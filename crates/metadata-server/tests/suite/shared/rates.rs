@@ -84,3 +84,18 @@ fn a_small_file_costs_two_calls_and_one_request_to_a_disk() {
         assert_eq!(synced(none), 0, "{none}");
     }
 }
+
+/// The C library takes 32 KiB at a time, in which there is a place for 819 of these names.
+#[test]
+fn a_listing_of_a_thousand_names_takes_three_calls() {
+    let shared = Shared::new();
+    let Some(mount) = shared.mount("lister") else {
+        return;
+    };
+    mount.ok("seq 1000 1999 | sed 's/^/some-file/' | xargs touch");
+    let before = counts(&shared);
+    let names = std::fs::read_dir(mount.path("")).unwrap();
+    assert_eq!(names.count(), 1000);
+    let calls = |counts: &BTreeMap<String, u64>| counts.get("read_dir").copied().unwrap_or(0);
+    assert_eq!(calls(&counts(&shared)) - calls(&before), 3);
+}
