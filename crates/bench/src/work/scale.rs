@@ -267,6 +267,10 @@ impl Room<'_, '_> {
             if operation == Operation::OpenAfterCrash {
                 let filled = self.step(Step::FillLog)?;
                 self.request.expected = filled.acknowledged;
+                if filled.full.is_some() {
+                    rounds.push(filled);
+                    break;
+                }
             }
             let answer = self.step(Step::Measure(operation))?;
             let full = answer.full.is_some();

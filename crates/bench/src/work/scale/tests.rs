@@ -173,3 +173,25 @@ fn what_is_stopped_keeps_what_is_done() {
     assert_eq!(out.rows.len(), 2);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+/// It was measured all the same, and what it found was called wrong: no record was expected.
+#[test]
+fn a_log_that_finds_no_space_is_left_out() {
+    let options = Options {
+        operations: vec![Operation::OpenAfterCrash],
+        ..only("crash, 90 per cent")
+    };
+    let mut runner = |request: &Request| match request.step {
+        Step::Create => Ok(Answer::default()),
+        Step::FillLog => Ok(Answer {
+            full: Some("too full".to_owned()),
+            ..Answer::default()
+        }),
+        Step::Measure(_) => panic!("the log was not filled"),
+    };
+    let (dir, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+    let out = run(&options, dir.path(), &mut runner, &NoProgress, &stop).unwrap();
+    assert!(out.rows.is_empty());
+    let left_out = |note: &String| note.ends_with("left out: too full");
+    assert_eq!(out.notes.iter().filter(|note| left_out(note)).count(), 1);
+}
