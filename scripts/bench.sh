@@ -7,6 +7,7 @@
 #   BENCH_DIR=DIR scripts/bench.sh BINARY   measure the disk that DIR is on (default: the target directory)
 #   DD_MIB=2048                             size of the image that `dd` reads (twice that is needed)
 #   ROUNDS=7 FILES=10000                    rounds of each row, and files of a tree
+#   MAX_FILES=100000 MAX_BYTES=1GiB         how far `scale` goes
 #
 # Leaves nothing in DIR. Run it as root, or caches are emptied less thoroughly.
 set -euo pipefail
@@ -21,6 +22,8 @@ RESULTS=$ROOT/benches/results
 DD_MIB=${DD_MIB:-2048}
 ROUNDS=${ROUNDS:-7}
 FILES=${FILES:-10000}
+MAX_FILES=${MAX_FILES:-100000}
+MAX_BYTES=${MAX_BYTES:-1GiB}
 
 # Names and attributes are only cold when the whole machine's caches are emptied.
 COLD=()
@@ -126,7 +129,7 @@ for name in "${NAMES[@]}"; do
     dd) dd_stores ;;
     small-files) measure small-files small-files "$WORK" "${COLD[@]}" ;;
     ladder) measure ladder ladder "$WORK" ;;
-    scale) measure scale scale "$WORK" ;;
+    scale) measure scale scale "$WORK" --max-files "$MAX_FILES" --max-bytes "$MAX_BYTES" ;;
     stores) measure stores compare "$WORK" "mounted:$WORK" "${TOOLS[@]}" --rounds "$ROUNDS" --size 256MiB "${COLD[@]}" ;;
     peers) beside_tools peers "$WORK" ;;
     tools-memory)
