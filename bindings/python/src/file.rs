@@ -214,9 +214,11 @@ impl File {
     }
 
     /// Close it; again: nothing to do. Calls of other threads that are under way end as if it were open.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self) {
+        // Without releasing Python's lock. Destructors close files too, in any thread: one that released it while the interpreter ends would never
+        // get it back, and Arrow waits for its threads then. Closing waits for nobody who needs the lock.
         let file = self.file.lock().take();
-        py.detach(|| drop(file));
+        drop(file);
     }
 
     fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
@@ -226,8 +228,8 @@ impl File {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) {
-        self.close(py);
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
