@@ -264,15 +264,7 @@ impl Room<'_, '_> {
         for number in 0..self.options.rounds {
             // Another order in each.
             self.request.seed = self.options.seed.wrapping_add(u64::from(number));
-            if operation == Operation::OpenAfterCrash {
-                let filled = self.step(Step::FillLog)?;
-                self.request.expected = filled.acknowledged;
-                if filled.full.is_some() {
-                    rounds.push(filled);
-                    break;
-                }
-            }
-            let answer = self.step(Step::Measure(operation))?;
+            let answer = self.round(operation)?;
             let full = answer.full.is_some();
             rounds.push(answer);
             if full {
@@ -280,6 +272,17 @@ impl Room<'_, '_> {
             }
         }
         Ok(rounds)
+    }
+
+    fn round(&mut self, operation: Operation) -> Result<Answer> {
+        if operation == Operation::OpenAfterCrash {
+            let filled = self.step(Step::FillLog)?;
+            if filled.full.is_some() {
+                return Ok(filled);
+            }
+            self.request.expected = filled.acknowledged;
+        }
+        self.step(Step::Measure(operation))
     }
 
     fn remove(&self) -> Result<()> {

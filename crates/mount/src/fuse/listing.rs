@@ -1,6 +1,6 @@
 //! Requests for the names of a directory.
 //!
-//! The kernel passes on how much its caller takes: 32 KiB from `readdir` of the C library, 4 KiB and less from others. No more is read.
+//! The kernel passes on how much its caller takes: 32 KiB from `readdir` of the C library, 8 KiB and less from others. No more is read.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
