@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use seal::{MasterKey, RoomId};
+use seal::{MasterKey, RoomId, Suite};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
     Catalog, CatalogError, Change, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
@@ -139,4 +139,67 @@ fn a_catalog_opens_and_deletes_on_a_full_disk() {
     drop(catalog);
     let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
     assert_eq!(catalog.inode(InodeNo(5)).unwrap(), None);
+}
+
+/// Leaves so many bytes of the disk free.
+fn fill(disk: &Mounted, free: u64) {
+    let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
+    while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok_and(|n| n > 0) {}
+    let len = ballast.metadata().unwrap().len();
+    ballast.set_len(len - free).unwrap();
+}
+
+/// A change is given room for the pages it touches at worst. Many changes touch the same pages.
+#[test]
+fn changes_go_on_where_the_disk_has_room_for_their_pages_only() {
+    let Some(disk) = Mounted::new(16 << 20) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here");
+        return;
+    };
+    let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
+    let storage = disk.storage();
+    let catalog =
+        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    fill(&disk, 2 << 20);
+    for no in 2..2000 {
+        catalog.apply(&[Change::PutInode(&file(no))]).unwrap();
+    }
+    catalog.commit().unwrap();
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
+}
+
+#[test]
+fn records_of_many_changes_are_applied_on_a_disk_that_is_nearly_full() {
+    // A log is made where 64 MiB are free.
+    let Some(disk) = Mounted::new(80 << 20) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here");
+        return;
+    };
+    let (master, room) = (MasterKey::from_bytes(&[1; 32]), RoomId::from_bytes([1; 16]));
+    let log_key = master.log_key(&room, Suite::Aes256Gcm);
+    let key = master.catalog_key(&room).with_log(log_key);
+    let storage = disk.storage();
+    let open = || SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default());
+    let catalog =
+        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let synced = |record: u64| {
+        for i in 0..20 {
+            let inode = file(2 + record * 20 + i);
+            catalog.apply(&[Change::PutInode(&inode)]).unwrap();
+        }
+        catalog.sync(Vec::new(), Box::new(|| true)).unwrap()
+    };
+    assert_eq!(synced(0), None, "the commit that says that there is a log");
+    catalog.commit().unwrap();
+    for record in 1..100 {
+        assert!(synced(record).is_some(), "{record}");
+        catalog.write_ahead().unwrap();
+    }
+    // As after a crash: nothing is committed.
+    std::mem::forget(catalog);
+    fill(&disk, 2 << 20);
+    let catalog = open().unwrap();
+    assert_eq!(catalog.inode_count().unwrap(), 2000);
+    catalog.commit().unwrap();
+    assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }

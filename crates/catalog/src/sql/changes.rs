@@ -98,7 +98,7 @@ impl State {
         bytes: u64,
         run: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        self.wal.expect(bytes)?;
+        self.expect(bytes)?;
         if self.conn.is_autocommit() {
             self.statement("BEGIN IMMEDIATE")?.execute(())?;
         }
@@ -116,6 +116,17 @@ impl State {
             }
             error
         })
+    }
+
+    /// Reserves room for changes. Where the disk has none, those before are written: they need far less than was reserved for them.
+    fn expect(&mut self, bytes: u64) -> Result<()> {
+        match self.wal.expect(bytes) {
+            Err(CatalogError::NoSpace) if self.dirty && self.wal.expects_any() => {
+                self.write_ahead()?;
+                self.wal.expect(bytes)
+            }
+            done => done,
+        }
     }
 
     /// Writes gathered changes to their tables, and pages to SQLite's log.

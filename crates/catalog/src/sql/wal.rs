@@ -1,7 +1,7 @@
 //! SQLite's write-ahead log beside the catalog's file: its space and its durability. Its contents are SQLite's.
 //!
-//! 1. Before a commit, the disk holds room for all that the commit can append: `len` bytes of the file are written
-//!    already, and what may come behind them is reserved.
+//! 1. The disk holds room for all that a commit of the accepted changes can append: what may come behind the end of the file
+//!    is reserved. Only a little is accepted without, for a disk that gets space again.
 //! 2. The beginning of a fresh log is filled with zeros, so that the commits of the first mebibyte change no file
 //!    length: their sync is a third of the price. SQLite takes zeros for an empty log.
 //!
@@ -20,6 +20,8 @@ const STEP: u64 = 1 << 20;
 pub(super) const FRAME: u64 = 4096 + 24 + 32;
 /// What a commit needs beside the changes themselves: header, counters, the roots of some trees.
 const COMMIT: u64 = 16 * FRAME;
+/// Bytes of changes that are accepted on a full disk, and wait for space.
+const UNRESERVED: u64 = COMMIT;
 
 #[derive(Debug)]
 pub(super) struct Wal {
@@ -28,7 +30,9 @@ pub(super) struct Wal {
     expected: u64,
     /// Offset up to which room is reserved; behind the file's length or at it.
     reserved: u64,
-    /// Length of the file when last seen.
+    /// Length of the file when the first of the pending changes came: they go behind it at worst.
+    base: Option<u64>,
+    /// The last `base`.
     len: u64,
 }
 
@@ -89,6 +93,7 @@ impl Wal {
             file: None,
             expected: 0,
             reserved: 0,
+            base: None,
             len: 0,
         }
     }
@@ -101,7 +106,7 @@ impl Wal {
             match file.write_at(&vec![0; STEP as usize], 0) {
                 Ok(()) => {}
                 // A full disk: opening must work all the same, so that something can be deleted.
-                Err(error) if error.kind() == ErrorKind::StorageFull => file.set_len(0)?,
+                Err(error) if is_full(&error) => file.set_len(0)?,
                 Err(error) => return Err(error),
             }
             len = file.len()?;
@@ -110,6 +115,7 @@ impl Wal {
             file: Some(file),
             expected: 0,
             reserved: len,
+            base: None,
             len,
         })
     }
@@ -121,21 +127,20 @@ impl Wal {
             .ok_or_else(|| CatalogError::Io("the catalog is open for reading only".into()))
     }
 
-    /// Notes that a change is coming; reserves room early where many have come, because SQLite writes to the log
-    /// before the commit when its memory is full.
+    /// Notes that a change is coming, and reserves room for it: SQLite writes to the log before the commit when its memory is full.
     ///
     /// # Errors
-    /// `NoSpace`: the change must not be made; those before it can wait.
+    /// `NoSpace`: the change must not be made; those before it can be committed, but for the first few on a full disk.
     pub(super) fn expect(&mut self, bytes: u64) -> Result<()> {
-        let before = self.expected;
         self.expected += bytes;
-        if before / STEP != self.expected / STEP
-            && let Err(error) = self.reserve()
-        {
-            self.expected = before;
-            return Err(error);
+        match self.reserve() {
+            Err(CatalogError::NoSpace) if self.expected <= UNRESERVED => Ok(()),
+            Err(error) => {
+                self.expected -= bytes;
+                Err(error)
+            }
+            Ok(()) => Ok(()),
         }
-        Ok(())
     }
 
     /// Reserves room for everything expected.
@@ -147,23 +152,29 @@ impl Wal {
             return Ok(());
         };
         let io = |error: io::Error| CatalogError::Io(format!("the catalog's log: {error}"));
-        let len = file.len().map_err(io)?;
-        if len < self.len {
-            // SQLite has cut the file, and with it what was reserved behind.
-            self.reserved = len;
-        }
-        self.len = len;
-        let needed = len + self.expected + COMMIT;
+        let base = match self.base {
+            Some(base) => base,
+            None => {
+                let len = file.len().map_err(io)?;
+                if len < self.len {
+                    // SQLite has cut the file, and with it what was reserved behind.
+                    self.reserved = len;
+                }
+                self.len = len;
+                *self.base.insert(len)
+            }
+        };
+        let needed = base + self.expected + COMMIT;
         if needed <= self.reserved {
             return Ok(());
         }
         // The more is pending, the larger the steps: reserving is a call of the system, which takes as long as several changes.
         let target = (needed + self.expected / 4).next_multiple_of(STEP);
-        match file.allocate(len, target - len) {
+        match file.allocate(base, target - base) {
             Ok(()) => {}
             Err(error) if is_full(&error) => {
                 // Perhaps there is room for what is needed now, if not for the step.
-                match file.allocate(len, needed - len) {
+                match file.allocate(base, needed - base) {
                     Ok(()) => {
                         self.reserved = needed;
                         return Ok(());
@@ -180,8 +191,14 @@ impl Wal {
         Ok(())
     }
 
+    /// Whether room is reserved for changes whose pages are not in the log.
+    pub(super) fn expects_any(&self) -> bool {
+        self.expected > 0
+    }
+
     /// The pages of the pending changes are in the log. Those that change again are written in the same place.
     pub(super) fn written(&mut self) {
         self.expected = 0;
+        self.base = None;
     }
 }

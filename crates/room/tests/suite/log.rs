@@ -335,3 +335,22 @@ fn every_record_has_a_key_of_its_own() {
     salts.dedup();
     assert_eq!(salts.len(), 3);
 }
+
+#[test]
+fn a_room_opens_where_its_owner_is_at_a_quota() {
+    for fault in [Fault::NoSpace, Fault::Quota] {
+        let storage = MemoryStorage::new();
+        let room = create_on(Arc::new(storage.clone()), options());
+        room.write_file("/a", b"1").unwrap();
+        room.close().unwrap();
+        let faulty = FaultyStorage::new(storage);
+        for op in [Op::Write, Op::Allocate] {
+            faulty.refuse(op, 1, fault, Times::Always);
+        }
+        let room = open_on(Arc::new(faulty.clone()), options()).unwrap();
+        assert_eq!(room.read_file("/a").unwrap(), b"1");
+        faulty.heal();
+        room.unlink(InodeNo::ROOT, b"a").unwrap();
+        room.close().unwrap();
+    }
+}

@@ -197,6 +197,7 @@ impl StorageFile for FaultyFile {
         match fault {
             Some(Fault::Io | Fault::Torn) => return Err(Errno::IO.into()),
             Some(Fault::NoSpace) => return Err(Errno::NOSPC.into()),
+            Some(Fault::Quota) => return Err(Errno::DQUOT.into()),
             Some(Fault::Short) => return Err(io::ErrorKind::UnexpectedEof.into()),
             None | Some(Fault::Flip | Fault::Stale) => {}
         }
@@ -223,6 +224,7 @@ impl StorageFile for FaultyFile {
         match fault {
             Some(Fault::Io) => return Err(Errno::IO.into()),
             Some(Fault::NoSpace) => return Err(Errno::NOSPC.into()),
+            Some(Fault::Quota) => return Err(Errno::DQUOT.into()),
             _ => {}
         }
         self.remember(offset, buf.len() as u64);

@@ -55,6 +55,8 @@ pub enum Fault {
     Io,
     /// ENOSPC.
     NoSpace,
+    /// EDQUOT.
+    Quota,
     /// The first half of a write reaches the storage, then EIO. For other operations the same as `Io`.
     Torn,
     /// A read succeeds with one bit in the middle of it wrong. Other operations are carried out.
@@ -224,7 +226,12 @@ impl Plan {
             orders.first_refused.get_or_insert_with(|| call.to_string());
         }
         drop(orders);
-        if call.op == Op::Sync && matches!(fault, Some(Fault::Io | Fault::NoSpace | Fault::Torn)) {
+        if call.op == Op::Sync
+            && matches!(
+                fault,
+                Some(Fault::Io | Fault::NoSpace | Fault::Quota | Fault::Torn)
+            )
+        {
             let on_failed = lock(&self.sync_failed).clone();
             if let Some(on_failed) = on_failed {
                 on_failed(call.path);
@@ -238,6 +245,7 @@ impl Plan {
         match self.judge(call) {
             None | Some(Fault::Flip | Fault::Stale | Fault::Short) => Ok(()),
             Some(Fault::NoSpace) => Err(Errno::NOSPC.into()),
+            Some(Fault::Quota) => Err(Errno::DQUOT.into()),
             Some(Fault::Io | Fault::Torn) => Err(Errno::IO.into()),
         }
     }
