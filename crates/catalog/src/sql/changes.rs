@@ -170,6 +170,7 @@ impl State {
         }
         self.generation += 1;
         self.anchor = anchor;
+        self.has_log = self.wants_log;
         self.edits.committed(self.has_log);
         self.pending.clear();
         self.dirty = false;

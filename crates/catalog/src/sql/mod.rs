@@ -147,7 +147,9 @@ struct State {
     applying: bool,
     failed: Option<Failure>,
     checkpoint_wanted: bool,
-    /// Whether commits write an anchor for a log.
+    /// Whether the next commit writes an anchor for a log.
+    wants_log: bool,
+    /// Whether the last one did: an opening reads only the records that follow an anchor.
     has_log: bool,
     /// Of the last commit.
     anchor: Link,

@@ -230,6 +230,7 @@ impl State {
             applying: false,
             failed: None,
             checkpoint_wanted: false,
+            wants_log: false,
             has_log: false,
             anchor: [0; 16],
             no_log_before: 0,

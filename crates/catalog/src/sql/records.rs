@@ -22,6 +22,7 @@ impl State {
             self.anchor = anchor
                 .try_into()
                 .map_err(|_| damaged("the anchor of the log is malformed"))?;
+            self.wants_log = true;
             self.has_log = true;
         }
         Ok(())
@@ -30,7 +31,7 @@ impl State {
     /// The anchor of the next commit.
     pub(super) fn next_anchor(&self) -> Result<Link> {
         let mut anchor = [0; 16];
-        if self.has_log {
+        if self.wants_log {
             getrandom::fill(&mut anchor)
                 .map_err(|error| CatalogError::Io(format!("no random numbers: {error}")))?;
         }
@@ -38,7 +39,7 @@ impl State {
     }
 
     pub(super) fn put_anchor(&self, anchor: Link) -> Result<()> {
-        if self.has_log {
+        if self.wants_log {
             // A program that does not know the log would pass over what was acknowledged.
             self.raise_version(match self.edits {
                 Edits::Wanted => schema::VERSION,
@@ -137,11 +138,8 @@ impl SqlCatalog {
                 }
             }
         }
-        if !state.has_log {
-            state.has_log = true;
-            return None;
-        }
-        log.as_mut()
+        state.wants_log = true;
+        log.as_mut().filter(|_| state.has_log)
     }
 
     /// Brings the catalog up to date by the records of the log.

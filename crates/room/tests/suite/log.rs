@@ -336,6 +336,31 @@ fn every_record_has_a_key_of_its_own() {
     assert_eq!(salts.len(), 3);
 }
 
+/// The first commit is the one that says that there is a log: until it is done no record is read by an opening, so no sync
+/// may be answered by one.
+#[test]
+fn a_sync_is_refused_until_the_commit_that_begins_the_log_finds_space() {
+    for fault in [Fault::NoSpace, Fault::Quota] {
+        let storage = MemoryStorage::new();
+        let faulty = FaultyStorage::new(storage.clone());
+        let disk: Arc<dyn Storage> = Arc::new(faulty.clone());
+        create_on(disk.clone(), options()).close().unwrap();
+        let room = open_on(disk, options()).unwrap();
+        faulty.refuse(Op::Allocate, 1, fault, Times::Always);
+        room.write_file("/a", b"1").unwrap();
+        for _ in 0..3 {
+            assert!(matches!(room.sync(), Err(Error::NoSpace)));
+        }
+        faulty.heal();
+        room.sync().unwrap();
+        storage.power_cut();
+        drop(room);
+        let room = open(&storage);
+        assert_eq!(room.read_file("/a").unwrap(), b"1");
+        sound(&room);
+    }
+}
+
 #[test]
 fn a_room_opens_where_its_owner_is_at_a_quota() {
     for fault in [Fault::NoSpace, Fault::Quota] {
