@@ -118,6 +118,11 @@ impl Ledger {
         Some(std::mem::take(&mut state.copies).units)
     }
 
+    /// What was taken as copies was not made durable: only a flush does that.
+    pub(crate) fn not_made_durable(&self) {
+        self.0.lock().copies.discard();
+    }
+
     pub(crate) fn made(&self, no: SegmentNo, file: &Arc<dyn StorageFile>) {
         let mut state = self.0.lock();
         // A file's name is made durable only by a flush.

@@ -289,6 +289,11 @@ impl DirStore {
         self.ledger.take_copies()
     }
 
+    /// Nobody made durable what was [taken](Self::take_unflushed) last: the next flush does.
+    pub fn put_unflushed_back(&self) {
+        self.ledger.not_made_durable();
+    }
+
     /// Writes zeros after the open segment's last position when that will spare later flushes work.
     fn write_ahead(&self, due: &Due) {
         // Under the lock: no position may be handed out and written while zeros go there.

@@ -280,7 +280,13 @@ impl Commits {
                 }
                 Ok(())
             }
-            Ok(None) => self.commit_for_space(),
+            Ok(None) => {
+                if !flushes {
+                    // The commit flushes it; where that fails for want of space, a later record must not refer to it unflushed.
+                    self.blocks.segments().put_unflushed_back();
+                }
+                self.commit_for_space()
+            }
             Err(e) => Err(self.failed(e.into())),
         }
     }

@@ -3,6 +3,7 @@
 use storage::testing::{Fault, Op, Times};
 
 use super::*;
+use crate::SealedUnits;
 
 #[test]
 fn what_was_flushed_survives_a_power_cut() {
@@ -246,4 +247,27 @@ fn zeros_that_find_no_space_stop_nothing() {
     bench.store.flush().unwrap();
     bench.append(1, 3).assert_readable(&bench.store);
     bench.store.flush().unwrap();
+}
+
+/// The copies were not made durable elsewhere: what is written after them is not all that a record has to carry.
+#[test]
+fn what_was_taken_and_put_back_is_made_durable_by_a_flush_only() {
+    let mut bench = Bench::new();
+    bench.append(1, 1);
+    bench.store.flush().unwrap();
+    let of = |units: Option<Vec<SealedUnits>>| units.map(|units| units.len());
+    bench.append(1, 2);
+    assert_eq!(of(bench.store.take_unflushed()), Some(1));
+    bench.append(1, 3);
+    assert_eq!(
+        of(bench.store.take_unflushed()),
+        Some(1),
+        "less what was taken"
+    );
+    bench.store.put_unflushed_back();
+    bench.append(1, 4);
+    assert_eq!(of(bench.store.take_unflushed()), None);
+    bench.store.flush().unwrap();
+    bench.append(1, 5);
+    assert_eq!(of(bench.store.take_unflushed()), Some(1));
 }
