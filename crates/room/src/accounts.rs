@@ -21,6 +21,8 @@ pub(crate) struct Accounts {
     /// Live blocks to which only extents of deferred inodes refer.
     deferred: HashMap<SegmentNo, u32>,
     released: Vec<BlockRange>,
+    /// Segments of which the catalog has no row any more, though no commit says so yet.
+    dead: Vec<SegmentNo>,
 }
 
 /// What a record of the log takes.
@@ -143,6 +145,7 @@ impl Accounts {
     pub(crate) fn propose(&self, in_use: &BTreeSet<SegmentNo>) -> Settlement {
         let mut settlement = Settlement {
             released: self.released.clone(),
+            dead: self.dead.clone(),
             ..Settlement::default()
         };
         for account in self.changed.iter().filter_map(|no| self.segments.get(no)) {
@@ -161,6 +164,7 @@ impl Accounts {
     /// Takes note that the catalog has what was proposed; nothing has changed since.
     pub(crate) fn accept(&mut self, settlement: &Settlement) {
         self.released.clear();
+        self.dead.clear();
         self.segments.retain(|no, _| !settlement.dead.contains(no));
         self.unrecorded.clear();
         self.deferred.clear();
@@ -173,10 +177,10 @@ impl Accounts {
             .collect();
     }
 
-    /// Puts back what a failed commit could not free. What died stays out of the accounts: the catalog's pending
-    /// changes no longer have it, and its file goes with the next opening.
+    /// Puts back what a failed commit could not free: the next one does.
     pub(crate) fn put_back(&mut self, settlement: Settlement) {
         self.released.extend(settlement.released);
+        self.dead.extend(settlement.dead);
     }
 
     /// Replaces the recorded number of live blocks by a counted one.
@@ -283,5 +287,9 @@ mod tests {
         let third = settle(&mut accounts, None);
         assert_eq!(third.dead, [SegmentNo(2)]);
         assert_eq!(accounts.len(), 0);
+        // Its commit fails: the next one frees it.
+        accounts.put_back(third);
+        assert_eq!(settle(&mut accounts, None).dead, [SegmentNo(2)]);
+        assert!(settle(&mut accounts, None).dead.is_empty());
     }
 }

@@ -65,6 +65,28 @@ impl Reservations {
     /// The number of blocks to be stored, if the catalog has another.
     pub(crate) fn unstored(&self) -> Option<u64> {
         let now = self.reserved();
-        (self.stored.swap(now, Ordering::SeqCst) != now).then_some(now)
+        (self.stored.load(Ordering::SeqCst) != now).then_some(now)
+    }
+
+    /// The catalog has this number.
+    pub(crate) fn stored(&self, blocks: u64) {
+        self.stored.store(blocks, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_to_be_stored_until_the_catalog_has_it() {
+        let reservations = Reservations::new(5);
+        assert_eq!(reservations.unstored(), None);
+        reservations.add(2);
+        for _ in 0..2 {
+            assert_eq!(reservations.unstored(), Some(7), "the catalog refused it");
+        }
+        reservations.stored(7);
+        assert_eq!(reservations.unstored(), None);
     }
 }

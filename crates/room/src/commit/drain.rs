@@ -29,8 +29,9 @@ impl Commits {
         };
         let drained = self.drain_cells(&dirty).and_then(|outcome| {
             if let Some(blocks) = self.data.reservations().unstored() {
-                let blocks = blocks.to_string();
-                self.catalog.get().set_meta(RESERVED, blocks.as_bytes())?;
+                let value = blocks.to_string();
+                self.catalog.get().set_meta(RESERVED, value.as_bytes())?;
+                self.data.reservations().stored(blocks);
             }
             Ok((accounts(&self.blocks)?, outcome))
         });
