@@ -18,6 +18,9 @@ use crate::output::quoted;
 use crate::proxy::{is_proxy, room_name};
 use crate::tree::Fault;
 
+/// What a first backup, and so a restore, that is not complete has in its directory.
+pub(crate) const INCOMPLETE: &str = "backup.incomplete";
+
 /// Either side of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
@@ -147,6 +150,9 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
         Err(e) => format!("{name}: {e}"),
         Ok(meta) if !meta.is_dir() => {
             format!("{name}: not a room, but a file; a room is a directory")
+        }
+        Ok(_) if dir.join(INCOMPLETE).exists() => {
+            format!("{name}: an unfinished backup or restore; run the same command again")
         }
         Ok(_) if dir.join("segments").exists() || dir.join("catalog.db").exists() => {
             return Err(Error::said(

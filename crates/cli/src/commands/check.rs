@@ -65,10 +65,17 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if report.lost.is_empty() && (report.findings.is_empty() || all_repaired) {
         return Ok(());
     }
-    let next = if args.repair {
-        "what is lost is listed above; restore those files from a backup"
-    } else {
-        "`--repair` repairs what can be repaired; restore lost files from a backup"
+    let next = match (args.repair, args.read_data) {
+        (true, true) => "what is lost is listed above; restore those files from a backup",
+        (true, false) => {
+            "`--read-data` reads all data and lists the files that lost some; restore those from a backup"
+        }
+        (false, true) => {
+            "`--read-data --repair` repairs what can be repaired; restore lost files from a backup"
+        }
+        (false, false) => {
+            "`--repair` repairs what can be repaired; restore lost files from a backup"
+        }
     };
     Err(Error::said(
         Exit::Damaged,
@@ -112,7 +119,8 @@ pub(super) fn people(report: &CheckReply, read_data: bool, global: &Global) {
         String::new()
     };
     let outcome = match (report.findings.len(), report.lost.len()) {
-        (0, 0) => "everything is whole".to_owned(),
+        (0, 0) if read_data => "everything is whole".to_owned(),
+        (0, 0) => "everything is whole but perhaps the data, which was not read".to_owned(),
         (findings, lost) => format!(
             "{}, {} lost",
             output::count(findings as u64, "finding"),

@@ -12,12 +12,9 @@ use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output::{self, quoted};
-use crate::place::{is_room, must_be_room, room_argument};
+use crate::place::{INCOMPLETE, is_room, must_be_room, room_argument};
 use crate::progress::Bar;
 use crate::proxy::room_name;
-
-/// What a first backup, and so a restore, that is not complete has in its directory.
-const INCOMPLETE: &str = "backup.incomplete";
 
 /// Restore a room from a backup: copies it to a new directory, then reads and verifies every file
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 //! The client's side of the control socket: one connection a request.
 
 use std::io::{BufRead, BufReader, Cursor, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -99,17 +100,33 @@ impl Client {
 
     /// Sends a request and waits for its answer, however long it takes.
     pub(crate) fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Reply> {
-        let pending = self.start(request)?;
         let Request::Backup { target } = request else {
-            return pending.finish(progress);
+            return self.start(request)?.finish(progress);
         };
+        let target = path_from_hex(target)?;
+        if self.serves(&target) {
+            // It would wait for itself.
+            return Err(Error::usage(format!(
+                "{}: inside the room, which is mounted at {}; a backup cannot be inside the room",
+                target.display(),
+                self.mountpoint.display()
+            )));
+        }
+        let pending = self.start(request)?;
         // The process has dropped all directories but the room's.
-        let broker = work::backup_directory(&self.room, &path_from_hex(target)?)?;
+        let broker = work::backup_directory(&self.room, &target)?;
         let stream = pending.lines.get_ref().try_clone().map_err(broken)?;
         receive(pending.lines, progress, &|step| {
             broker.answer(step, &stream)
         })
         .map_err(|e| named(&self.room, e))
+    }
+
+    /// Whether a file or directory, there or to be made, is in its mount, by whatever path.
+    fn serves(&self, path: &Path) -> bool {
+        let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+        let above = path.ancestors().find_map(device);
+        above.is_some() && above == device(&self.mountpoint)
     }
 
     /// Has a snapshot written to `out`; what is collected before it is in the directory `scratch`. As [`work::send`].

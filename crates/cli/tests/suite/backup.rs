@@ -194,3 +194,46 @@ fn a_backup_goes_over_nothing_else_and_says_what_is_there() {
         )
     );
 }
+
+#[test]
+fn a_backup_into_the_mount_of_its_room_is_refused() {
+    if !can_mount() {
+        eprintln!("skipped: nothing can be mounted here");
+        return;
+    }
+    let s = with_files();
+    std::fs::create_dir_all(s.path("mnt")).unwrap();
+    s.with_pass(["mount", "room", "mnt"]);
+    for target in ["mnt/copy", "mnt/d/copy"] {
+        let err = s.fails(2, ["backup", "room", target]);
+        assert!(err.contains("cannot be inside the room"), "{err}");
+        assert!(!s.path(target).exists());
+    }
+    s.ok(["backup", "room", "copy"]);
+    s.umount();
+}
+
+#[test]
+fn a_backup_says_that_a_segment_is_too_short() {
+    let s = with_files();
+    let segment = std::fs::read_dir(s.path("room/segments")).unwrap();
+    let segment = segment.map(|entry| entry.unwrap().path()).next().unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(segment)
+        .unwrap();
+    file.set_len(100_000).unwrap();
+    let ran = s.run(["backup", "room", "copy", "--passphrase-file", "pass"]);
+    assert_eq!(ran.code, 5, "{}", ran.err);
+    let out = String::from_utf8_lossy(&ran.out);
+    assert!(out.contains("has 100000 bytes of"), "{out}");
+}
+
+#[test]
+fn an_unfinished_backup_is_called_one() {
+    let s = Sandbox::with_room();
+    std::fs::create_dir_all(s.path("copy/segments")).unwrap();
+    std::fs::write(s.path("copy/backup.incomplete"), "").unwrap();
+    let err = s.fails(10, ["ls", "copy"]);
+    assert!(err.contains("run the same command again"), "{err}");
+}

@@ -127,6 +127,50 @@ fn one_damaged_header_is_replaced_by_the_other_and_said() {
 }
 
 #[test]
+fn a_copy_of_the_header_that_is_gone_is_found_by_check() {
+    let s = Sandbox::with_room();
+    std::fs::remove_file(s.path("room/header.backup.json")).unwrap();
+    let ran = s.run(["check", "room", "--passphrase-file", "pass"]);
+    assert_eq!(ran.code, 5, "{}", ran.err);
+    let out = String::from_utf8_lossy(&ran.out);
+    assert!(out.contains("header.backup.json: missing"), "{out}");
+    s.with_pass(["check", "--repair", "room"]);
+    s.with_pass(["check", "room"]);
+    assert!(s.path("room/header.backup.json").exists());
+}
+
+#[test]
+fn what_check_proposes_is_what_finds_and_repairs() {
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("f"), noise(300_000, 5)).unwrap();
+    s.with_pass(["cp", "f", "room:/f"]);
+    let segment = std::fs::read_dir(s.path("room/segments")).unwrap();
+    let segment = segment.map(|entry| entry.unwrap().path()).next().unwrap();
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(segment)
+        .unwrap();
+    file.write_all_at(&[0x5a; 64], 8192).unwrap();
+    let check = |args: &[&str]| {
+        let args = [&["check", "room", "--passphrase-file", "pass"], args].concat();
+        s.run(args)
+    };
+    let ran = check(&[]);
+    assert!(
+        ran.err.contains("the data, which was not read"),
+        "{}",
+        ran.err
+    );
+    let ran = check(&["--read-data"]);
+    assert_eq!(ran.code, 5);
+    assert!(ran.err.contains("--read-data --repair"), "{}", ran.err);
+    check(&["--read-data", "--repair"]);
+    let ran = check(&["--read-data"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("everything is whole"), "{}", ran.err);
+}
+
+#[test]
 fn two_damaged_headers_say_what_to_restore() {
     let s = Sandbox::with_room();
     std::fs::write(s.path("room/header.json"), "rubbish").unwrap();

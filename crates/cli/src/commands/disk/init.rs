@@ -119,9 +119,14 @@ fn size_in_bucket(args: &Args, name: &Path) -> Result<u64> {
         let words = "say with --size how large the disk shall be";
         Error::usage(format!("{}: {words}", name.display()))
     })?;
+    whole_blocks(size, name)
+}
+
+/// The size that a disk of `size` bytes gets.
+fn whole_blocks(size: u64, name: &Path) -> Result<u64> {
     match size / 4096 * 4096 {
-        size if size < 1 << 20 => Err(store(name, StoreError::TooSmall(size))),
-        size => Ok(size),
+        rounded if rounded < 1 << 20 => Err(store(name, StoreError::TooSmall(size))),
+        rounded => Ok(rounded),
     }
 }
 
@@ -134,7 +139,9 @@ fn open(args: &Args) -> Result<FileDevice> {
         ))),
         (true, None) => FileDevice::open(path, Access::ReadWrite).map_err(|e| Error::host(path, e)),
         (false, Some(size)) => {
-            FileDevice::create(path, size / 4096 * 4096).map_err(|e| Error::host(path, e))
+            // Before there is a file that would be in the way of the next try.
+            let size = whole_blocks(size, path)?;
+            FileDevice::create(path, size).map_err(|e| Error::host(path, e))
         }
         (false, None) => Err(Error::usage(format!(
             "{}: does not exist; say with --size how large it shall be",

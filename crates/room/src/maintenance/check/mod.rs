@@ -18,6 +18,7 @@ mod space;
 mod tree;
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 
 use catalog::{FileKind, InodeNo, SegmentNo};
 
@@ -25,6 +26,7 @@ pub(crate) use examine::examine;
 
 use super::Maintenance;
 use crate::Result;
+use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::reports::{CheckReport, LostExtent, Progress};
 use repair::Repair;
 
@@ -90,6 +92,7 @@ impl Maintenance {
                 .push("nothing is repaired while the catalog itself is damaged: restore the room from a backup".into());
         }
         let repair = repair && report.findings.is_empty();
+        self.check_header(repair, &mut report)?;
         let (mut lost, suspect) = self.check_structure(repair, &mut report)?;
         // Reading asks for the catalog page by page: a rekey need not wait for it.
         drop(swap);
@@ -104,6 +107,30 @@ impl Maintenance {
             self.commits.commit()?;
         }
         Ok(report)
+    }
+
+    /// Looks whether both copies of the header are there: with one of them gone, damage to the other loses the room.
+    fn check_header(&self, repair: bool, report: &mut CheckReport) -> Result<()> {
+        let storage = &*self.env.storage;
+        let header = self.keys.header();
+        let before = report.findings.len();
+        for name in [HEADER, BACKUP] {
+            let finding = match storage::read_limited(storage, name, HEADER_MAX) {
+                Ok(bytes) if bytes == header.bytes => continue,
+                Ok(_) => "damaged, or not the header that is in use".to_owned(),
+                Err(e) if e.kind() == ErrorKind::NotFound => "missing".to_owned(),
+                Err(e) => e.to_string(),
+            };
+            report.findings.push(format!("{name}: {finding}"));
+        }
+        if repair && report.findings.len() > before {
+            header::write_both(storage, &header.bytes)?;
+            report.repaired.extend(
+                (before..report.findings.len())
+                    .map(|i| format!("{}, by the copy in use", report.findings[i])),
+            );
+        }
+        Ok(())
     }
 
     fn check_structure(
