@@ -392,7 +392,11 @@ fn close(room: Arc<Room>, dir: &Path) -> Result<()> {
         return close_now(room, dir);
     }
     // Other failures come again when the room is closed.
-    let unsaved = room.commit_or_list().unwrap_or_default();
+    let listed = room.commit_or_list();
+    let is_durable = listed
+        .as_ref()
+        .is_ok_and(|unsaved| unsaved.ranges.is_empty() && !unsaved.changes);
+    let unsaved = listed.unwrap_or_default();
     let advice = match unsaved.ranges.is_empty() && !unsaved.changes {
         true => String::new(),
         false => snapshots::held(&room)
@@ -400,6 +404,14 @@ fn close(room: Arc<Room>, dir: &Path) -> Result<()> {
             .unwrap_or_default(),
     };
     let closed = close_now(room, dir);
+    if let Err(error) = &closed
+        && is_durable
+        && error.exit() == Exit::NoSpace
+    {
+        // Times of access, and space that the next opening frees.
+        tracing::warn!("{error}; everything that was written is durable");
+        return Ok(());
+    }
     if unsaved.ranges.is_empty() && !unsaved.changes {
         return closed;
     }

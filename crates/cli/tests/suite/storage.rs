@@ -80,6 +80,36 @@ fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_
     );
 }
 
+/// What failed: everything was durable, closing found no space for the times at which files were read, and `lock` ended with an
+/// error.
+#[test]
+fn a_room_whose_changes_are_durable_is_locked_on_a_full_disk() {
+    if !is_root() {
+        return;
+    }
+    let s = Sandbox::empty();
+    let at = s.path("small");
+    let _small = Small::new(&at, 24);
+    std::fs::create_dir(s.path("small/room")).unwrap();
+    std::os::unix::fs::symlink("small/room", s.path("room")).unwrap();
+    s.create();
+    if !s.mount() {
+        return;
+    }
+    for name in ["mnt/a", "mnt/b"] {
+        std::fs::write(s.path(name), "hi").unwrap();
+    }
+    s.ok(["sync", "mnt"]);
+    let mut ballast = std::fs::File::create(at.join("ballast")).unwrap();
+    while ballast.write(&[1; 4096]).is_ok_and(|n| n > 0) {}
+    std::fs::rename(s.path("mnt/a"), s.path("mnt/c")).unwrap();
+    std::fs::read(s.path("mnt/b")).unwrap();
+    s.ok(["lock", "mnt"]);
+    assert!(!s.is_mounted());
+    ballast.set_len(0).unwrap();
+    assert_eq!(s.with_pass(["ls", "room"]), "b\nc\n");
+}
+
 #[test]
 fn a_room_whose_directory_is_removed_under_the_mount_gives_errors_and_does_not_hang() {
     let s = Sandbox::with_room();
