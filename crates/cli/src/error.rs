@@ -119,6 +119,8 @@ fn room_words(error: &room::Error) -> String {
             "not a room (no header.json); make one with `strongroom create`".into()
         }
         room::Error::NotEmptyTarget(_) => "exists and is not empty; choose a new directory".into(),
+        // It has not written its number yet.
+        room::Error::InUse { pid: 0 } => "the room is in use by another process".into(),
         room::Error::InUse { pid } => format!("the room is in use by process {pid}"),
         room::Error::Io(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {
             "the room is stored on a read-only file system: it can be read, not changed; mount it with -r".into()

@@ -211,25 +211,32 @@ pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
 /// What the header of a room says, not verified by any key: the first copy that can be read.
 pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
     let mut problems = Vec::new();
+    // One that cannot be read may be whole: there is nothing to restore.
+    let mut unread = None;
     let bucket = crate::bucket::storage(room, true).map_err(|e| Error::host(room, e))?;
     for name in ["header.json", "header.backup.json"] {
         let bytes = match &bucket {
             Some(bucket) => storage::read_limited(bucket, name, seal::HEADER_LEN_MAX as u64),
             None => read_bounded(&room.join(name)),
         };
-        let parsed =
-            bytes
-                .map_err(|e| e.to_string())
-                .and_then(|bytes| match Header::parse(&bytes) {
-                    Ok(header) => Ok(Ok(header)),
-                    Err(
-                        e @ (seal::HeaderError::NewerFormat { .. }
-                        | seal::HeaderError::UnknownFeature(_)
-                        | seal::HeaderError::UnknownSuite(_)
-                        | seal::HeaderError::UnknownKind { .. }),
-                    ) => Ok(Err(e)),
-                    Err(e) => Err(e.to_string()),
-                });
+        let parsed = bytes
+            .map_err(|e| {
+                let words = e.to_string();
+                if e.kind() != std::io::ErrorKind::NotFound {
+                    unread = Some(Error::host(&room.join(name), e));
+                }
+                words
+            })
+            .and_then(|bytes| match Header::parse(&bytes) {
+                Ok(header) => Ok(Ok(header)),
+                Err(
+                    e @ (seal::HeaderError::NewerFormat { .. }
+                    | seal::HeaderError::UnknownFeature(_)
+                    | seal::HeaderError::UnknownSuite(_)
+                    | seal::HeaderError::UnknownKind { .. }),
+                ) => Ok(Err(e)),
+                Err(e) => Err(e.to_string()),
+            });
         match parsed {
             Ok(Ok(header)) => {
                 if let [problem] = &problems[..] {
@@ -248,6 +255,9 @@ pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
             }
             Err(problem) => problems.push(format!("{name}: {problem}")),
         }
+    }
+    if let Some(error) = unread {
+        return Err(error);
     }
     Err(Error::said(
         Exit::HeaderDamaged,
