@@ -1,6 +1,7 @@
 package info.guardianproject.iocipher;
 
 import java.util.Arrays;
+import java.util.regex.Pattern;
 import javax.crypto.SecretKey;
 import org.strongroom.Key;
 import org.strongroom.Room;
@@ -18,11 +19,14 @@ import org.strongroom.WrongKeyException;
 public class VirtualFileSystem {
     private static final VirtualFileSystem ONE = new VirtualFileSystem();
     private static final int KEY_LENGTH = 32;
-    /** What a room's directory holds. Nothing else is ever deleted with it. */
-    private static final String[] PARTS = {
-        "header.json", "header.backup.json", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal",
-        "catalog.db-pages", "lock", "control"
-    };
+    /** The header. An empty one is what an interrupted deletion leaves. */
+    private static final String HEADER = "header.json";
+    /** Other files with what a key opens the room by. */
+    private static final String[] HEADER_COPIES = {"header.json.new", "header.backup.json.new", "header.backup.json"};
+    /** What else a room's directory holds, what a crash leaves in it too. Nothing else is ever deleted with it. */
+    private static final Pattern PART = Pattern.compile(
+            "catalog\\.db(\\.new|\\.copy)?(-wal|-shm|-journal|-pages|-log)?(\\.new)?|backup\\.(incomplete|growing)(\\.new)?|lock|control");
+    private static final Pattern SEGMENT = Pattern.compile("[0-9]{20}");
 
     /** For tests: the work of key derivation for a new container. Null: measured to about a second. */
     static RoomOptions newContainerOptions = new RoomOptions();
@@ -166,11 +170,12 @@ public class VirtualFileSystem {
     }
 
     /**
-     * Deletes a container: a room, or a file that IOCipher wrote. Of a directory only what makes up a room is deleted; with anything
-     * else in it, or without a room in it, it stays.
+     * Deletes a container: a room, or a file that IOCipher wrote. Of a directory only what makes up a room is deleted; without a room in
+     * it, it stays. With anything else in it, that stays, and an empty {@code header.json} with it: a call when it is gone, or after an
+     * interruption, deletes the rest.
      *
      * @param containerPath where it is
-     * @return whether it is gone
+     * @return whether it is gone; if not, and {@code header.json} has a length, the room is whole
      * @throws IllegalStateException if it is mounted
      */
     public synchronized boolean deleteContainer(String containerPath) {
@@ -185,27 +190,48 @@ public class VirtualFileSystem {
         if (!container.isDirectory()) {
             return container.delete();
         }
-        if (!new java.io.File(container, PARTS[0]).isFile()) {
+        java.io.File header = new java.io.File(container, HEADER);
+        if (!header.isFile() || !destroyKeys(container, header)) {
             return false;
         }
-        // The header first: without it and its copy, what is left of an interrupted deletion opens by no key.
-        for (String part : PARTS) {
-            java.io.File file = new java.io.File(container, part);
-            if (!file.isDirectory()) {
+        deleteAll(container, PART);
+        java.io.File segments = new java.io.File(container, "segments");
+        deleteAll(segments, SEGMENT);
+        segments.delete();
+        String[] left = container.list();
+        if (left == null || left.length != 1 || !header.delete()) {
+            // The empty header stays, so that it can be deleted when what else is there is gone.
+            return false;
+        }
+        return container.delete();
+    }
+
+    /** Leaves a room without a header that a key opens. False: one is left, and so is everything else. */
+    private static boolean destroyKeys(java.io.File container, java.io.File header) {
+        for (String copy : HEADER_COPIES) {
+            java.io.File file = new java.io.File(container, copy);
+            if (file.exists() && !file.delete()) {
+                return false;
+            }
+        }
+        try {
+            new java.io.FileOutputStream(header).close();
+            return true;
+        } catch (java.io.IOException e) {
+            return false;
+        }
+    }
+
+    private static void deleteAll(java.io.File directory, Pattern names) {
+        java.io.File[] all = directory.listFiles();
+        if (all == null) {
+            return;
+        }
+        for (java.io.File file : all) {
+            if (names.matcher(file.getName()).matches() && !file.isDirectory()) {
                 file.delete();
             }
         }
-        java.io.File segments = new java.io.File(container, "segments");
-        java.io.File[] all = segments.listFiles();
-        if (all != null) {
-            for (java.io.File segment : all) {
-                if (segment.getName().matches("[0-9]{20}")) {
-                    segment.delete();
-                }
-            }
-        }
-        segments.delete();
-        return container.delete();
     }
 
     private static boolean same(java.io.File a, java.io.File b) {

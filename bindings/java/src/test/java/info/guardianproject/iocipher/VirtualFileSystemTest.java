@@ -102,12 +102,49 @@ class VirtualFileSystemTest extends DropIn {
         vfs.mount(container, new byte[32]);
     }
 
+    /** The first sync creates the log of the catalog, where there is space, and nothing removes it. */
+    @Test
+    void a_container_that_was_synced_is_deleted_and_its_path_is_free() throws IOException {
+        for (int i = 0; i < 2; i++) {
+            try (FileOutputStream out = new FileOutputStream("/f")) {
+                out.write(new byte[100_000]);
+                out.getFD().sync();
+                out.getFD().sync();
+            }
+            vfs.unmount();
+            assertTrue(vfs.deleteContainer());
+            assertFalse(Files.exists(Path.of(container)));
+            vfs.createNewContainer(new byte[32]);
+            vfs.mount(new byte[32]);
+        }
+    }
+
+    @Test
+    void what_a_crash_leaves_in_a_container_is_deleted_with_it() throws IOException {
+        vfs.unmount();
+        for (String name : new String[] {
+            "header.json.new", "header.backup.json.new", "catalog.db-log", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal",
+            "catalog.db-pages.new", "catalog.db.new", "catalog.db.new-pages", "catalog.db.new-pages.new", "catalog.db.new-wal",
+            "catalog.db.copy", "catalog.db.copy-pages", "backup.incomplete", "backup.growing", "lock", "control"
+        }) {
+            Files.write(Path.of(container, name), new byte[1]);
+        }
+        assertTrue(vfs.deleteContainer());
+        assertFalse(Files.exists(Path.of(container)));
+    }
+
     @Test
     void only_a_room_is_deleted_and_nothing_beside_it() throws IOException {
         vfs.unmount();
         Path mine = Files.write(Path.of(container, "mine"), new byte[1]);
         assertFalse(vfs.deleteContainer());
         assertTrue(Files.exists(mine));
+        assertThrows(IllegalArgumentException.class, () -> vfs.mount(new byte[32]));
+        assertFalse(vfs.deleteContainer());
+        assertTrue(Files.exists(mine));
+        Files.delete(mine);
+        assertTrue(vfs.deleteContainer());
+        assertFalse(Files.exists(Path.of(container)));
         Path directory = Files.createDirectories(temporary.resolve("photos/segments"));
         Files.write(directory.resolve("00000000000000000001"), new byte[1]);
         assertFalse(vfs.deleteContainer(directory.getParent().toString()));
