@@ -425,6 +425,49 @@ os.kill(os.getpid(), 9)
             (again / "a").unlink()
 
 
+def test_a_file_that_was_detached_keeps_nothing_from_being_written(room: Room) -> None:
+    text = (room / "text").open("w")
+    text.write("kept in ")
+    buffered = text.detach()
+    buffered.write(b"text")
+    binary = (room / "binary").open("wb")
+    binary.write(b"kept in binary")
+    raw = binary.detach()
+    both = (room / "both").open("w+")
+    both.write("kept in both")
+    both.detach().detach()
+    last = (room / "last").open("w")
+    last.write("kept in last")
+    room.sync()
+    for name in ("text", "binary", "both", "last"):
+        assert (room / name).read_text() == f"kept in {name}"
+    last.write(", later")
+    buffered.write(b", later")
+    room.create_snapshot("now")
+    with room.snapshot("now") as past:
+        assert [(past / name).read_text() for name in ("text", "last")] == ["kept in text, later", "kept in last, later"]
+    with room.transaction():
+        last.write(", still later")
+    assert not room.closed
+    assert raw.write(b", later") == 7
+    room.close()
+    assert room.closed
+
+
+def test_a_program_that_ends_with_a_detached_file_writes_the_others(location: Path, python: Python) -> None:
+    ended = python("""
+room = strongroom.create(LOCATION, key=KEY)
+text = (room / "text").open("w")
+buffered = text.detach()
+buffered.write(b"kept")
+last = (room / "last").open("w")
+last.write("kept")
+""")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with strongroom.open(location, key=KEY) as again:
+        assert [(again / name).read_text() for name in ("text", "last")] == ["kept", "kept"]
+
+
 def test_a_room_that_is_forgotten_is_committed(location: Path) -> None:
     room = strongroom.create(location, key=KEY, commit_interval_ms=0)
     file = (room / "a").open("w")

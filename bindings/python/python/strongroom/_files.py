@@ -194,11 +194,18 @@ def open_file(
             )
             outer.mode = mode  # type: ignore[misc,unused-ignore]
         if wanted["write"]:
-            room._buffers[id(outer)] = outer
+            # The buffer on its own, too: it goes on without the text object that is detached from it.
+            for layer in (outer, buffered):
+                room._buffers[id(layer)] = layer
         return outer  # type: ignore[return-value]
     except BaseException:
         raw.close()
         raise
+
+
+def is_detached(file: io.IOBase) -> bool:
+    """Whether an object of `open_file` was separated from the one below by its `detach`."""
+    return getattr(file, "buffer" if isinstance(file, TextFile) else "raw", None) is None
 
 
 def _article(name: str) -> str:

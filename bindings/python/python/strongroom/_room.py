@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Self, SupportsIndex
 
 from ._errors import BusyError
-from ._files import flags, open_file
+from ._files import flags, is_detached, open_file
 from ._path import RoomPath
 from ._strongroom import File, Session
 from ._values import (
@@ -56,7 +56,7 @@ class Room:
         self._session = session
         self._location = location
         self._opener = os.getpid()
-        # The outermost objects of files open for writing, in the same way.
+        # The objects over files open for writing that may hold bytes back, in the same way; of each file the outermost first.
         self._buffers: weakref.WeakValueDictionary[int, io.IOBase] = weakref.WeakValueDictionary()
         _open_rooms[id(self)] = self
 
@@ -363,13 +363,12 @@ class Room:
         failed: Exception | None = None
         for reference in self._buffers.valuerefs():
             file = reference()
-            if file is None or file.closed:
-                continue
             try:
-                file.flush()
+                if file is not None and not file.closed:
+                    file.flush()
             except Exception as error:
-                # A text file that was detached from its buffer is nobody's any more.
-                if not (isinstance(error, ValueError) and getattr(file, "buffer", file) is None):
+                # A detached object refuses everything, and holds nothing back: what was below it has its own turn.
+                if not (isinstance(error, ValueError) and file is not None and is_detached(file)):
                     failed = failed or error
         return failed
 
