@@ -18,6 +18,7 @@ import pytest
 from conftest import CHEAP, KEY
 from fsspec.callbacks import Callback
 from fsspec.implementations.local import LocalFileSystem, make_path_posix
+from fsspec.transaction import Transaction
 
 import strongroom
 from strongroom.fsspec import StrongroomFileSystem
@@ -249,6 +250,42 @@ def test_files_of_a_transaction_appear_together_at_its_end(fs: StrongroomFileSys
     assert len(fs.ls("")) == 7
     fs.pipe("after", b"at once")
     assert fs.cat("after") == b"at once"
+
+
+def test_a_transaction_that_fails_ends_with_any_fsspec(fs: StrongroomFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def complete(self: Transaction, commit: bool = True) -> None:
+        """As some versions of fsspec have it: a file that fails leaves the transaction open."""
+        while self.files:
+            file = self.files.popleft()
+            file.commit() if commit else file.discard()
+        self.fs._intrans = False
+        self.fs._transaction = None
+        self.fs = None
+
+    monkeypatch.setattr(Transaction, "complete", complete)
+    with pytest.raises(FileExistsError), fs.transaction:
+        for name in ("a", "b", "c"):
+            with fs.open(name, "xb") as file:
+                file.write(b"mine")
+        fs.room.path("b").write_bytes(b"theirs")
+    fs.pipe("after", b"data")
+    assert sorted(fs.ls("", detail=False)) == ["/a", "/after", "/b"]
+    assert [fs.cat(name) for name in ("a", "b", "after")] == [b"mine", b"theirs", b"data"]
+    fs.start_transaction()
+    fs.pipe("d", b"data")
+    fs.open("e", "wb").detach()
+    with pytest.raises(ValueError, match="detached"):
+        fs.end_transaction()
+    assert not fs.room.closed
+    fs.start_transaction()
+    fs.pipe("f", b"data")
+    fs.end_transaction()
+    with pytest.raises(RuntimeError), fs.transaction:
+        fs.open("g", "wb").detach()
+        fs.pipe("h", b"data")
+        raise RuntimeError
+    fs.pipe("i", b"data")
+    assert sorted(fs.ls("", detail=False)) == ["/a", "/after", "/b", "/d", "/f", "/i"]
 
 
 def test_files_and_directories(fs: StrongroomFileSystem) -> None:

@@ -23,7 +23,7 @@ import shutil
 import stat as modes
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import fsspec.spec
@@ -136,24 +136,40 @@ def _fingerprint(given: dict[str, Any], key_file: str | None) -> bytes:
 class _Transaction(Transaction):  # type: ignore[misc]
     """fsspec's, with what it renames at its end kept together across a crash."""
 
+    fs: Any
+
     def complete(self, commit: bool = True) -> None:
-        """Puts all deferred files in place, or removes them."""
-        fs = self.fs
-        if not commit or fs is None or fs.room.closed:
-            super().complete(commit=commit)
+        """Puts all deferred files in place, or removes them. After an exception those in place stay, and the transaction has ended too."""
+        fs, files = self.fs, list(self.files)
+        # Not left to fsspec: in some versions a transaction that fails stays open, and what is written later is never put in place.
+        self.files.clear()
+        self.fs = None
+        if fs is None:
             return
-        files, room = list(self.files), fs.room
-        with room.transaction():
-            failed = None
-            try:
-                super().complete(commit=True)
-            except OSError as error:
-                failed = error
-        # One that could not be renamed is no reason to close the room; the others are in place, as fsspec has it.
-        if failed is not None:
+        fs._intrans = False
+        fs._transaction = None
+        failed = None
+        try:
+            if commit and (files or not fs.room.closed):
+                failed = self._commit(fs.room, files)
+        finally:
             for file in files:
-                file.discard()
+                try:
+                    file.discard()
+                except Exception as error:
+                    failed = failed or error
+        if failed is not None:
             raise failed
+
+    def _commit(self, room: strongroom.Room, files: list[_Deferred]) -> Exception | None:
+        """Puts files in place up to the first that fails, which is no reason to close the room."""
+        with room.transaction():
+            for file in files:
+                try:
+                    file.commit()
+                except Exception as error:
+                    return error
+        return None
 
 
 class _Deferred:
@@ -181,7 +197,9 @@ class _Deferred:
     def discard(self) -> None:
         """Removes it."""
         if self._waits and not self._room.closed:
-            self._file.close()
+            # What cannot be written is of no use here.
+            with suppress(OSError, ValueError):
+                self._file.close()
             self._beside.unlink(missing_ok=True)
         self._waits = False
 
