@@ -10,7 +10,8 @@ public class FileInputStream extends InputStream implements Closeable {
     private final FileDescriptor fd;
     private final boolean ours;
     private final byte[] one = new byte[1];
-    private IOCipherFileChannel channel;
+    /** Set once, under the monitor. Read without it: closing may wait for nobody who holds it, and the channel closes the stream, too. */
+    private volatile IOCipherFileChannel channel;
 
     /**
      * Opens a file.
@@ -57,10 +58,9 @@ public class FileInputStream extends InputStream implements Closeable {
         if (ours) {
             Mount.close(fd);
         }
-        synchronized (this) {
-            if (channel != null) {
-                channel.close();
-            }
+        IOCipherFileChannel now = channel;
+        if (now != null) {
+            now.close();
         }
     }
 

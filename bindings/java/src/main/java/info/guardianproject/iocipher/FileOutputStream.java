@@ -13,7 +13,8 @@ public class FileOutputStream extends OutputStream implements Closeable {
     private final FileDescriptor fd;
     private final boolean ours;
     private final byte[] one = new byte[1];
-    private IOCipherFileChannel channel;
+    /** Set once, under the monitor. Read without it: closing may wait for nobody who holds it, and the channel closes the stream, too. */
+    private volatile IOCipherFileChannel channel;
 
     /**
      * Makes a file, or cuts the one that is there to nothing.
@@ -76,10 +77,9 @@ public class FileOutputStream extends OutputStream implements Closeable {
         if (ours) {
             Mount.close(fd);
         }
-        synchronized (this) {
-            if (channel != null) {
-                channel.close();
-            }
+        IOCipherFileChannel now = channel;
+        if (now != null) {
+            now.close();
         }
     }
 

@@ -14,7 +14,8 @@ public class RandomAccessFile implements DataInput, DataOutput, Closeable {
     private final int mode;
     private final boolean sync;
     private final byte[] scratch = new byte[8];
-    private IOCipherFileChannel channel;
+    /** Set once, under the monitor. Read without it: closing may wait for nobody who holds it, and the channel closes the stream, too. */
+    private volatile IOCipherFileChannel channel;
 
     /**
      * Opens a file.
@@ -55,10 +56,9 @@ public class RandomAccessFile implements DataInput, DataOutput, Closeable {
     @Override
     public void close() throws IOException {
         Mount.close(fd);
-        synchronized (this) {
-            if (channel != null) {
-                channel.close();
-            }
+        IOCipherFileChannel now = channel;
+        if (now != null) {
+            now.close();
         }
     }
 

@@ -414,4 +414,34 @@ class FilesTest extends DropIn {
         append.close();
         assertEquals("hello!?", get("/c"));
     }
+
+    /** A channel closes its stream and a stream its channel: two threads that began at different ends waited for each other. */
+    @Test
+    void closing_a_channel_waits_for_nobody_who_holds_the_monitor_of_its_stream() throws Exception {
+        put("/f", "x");
+        FileOutputStream out = new FileOutputStream("/out");
+        FileInputStream in = new FileInputStream("/f");
+        RandomAccessFile both = new RandomAccessFile("/f", "rw");
+        close(out, out.getChannel());
+        close(in, in.getChannel());
+        close(both, both.getChannel());
+    }
+
+    private static void close(java.io.Closeable stream, IOCipherFileChannel channel) throws Exception {
+        Thread thread = new Thread(() -> {
+            try {
+                channel.close();
+            } catch (IOException e) {
+                throw new AssertionError(e);
+            }
+        });
+        synchronized (stream) {
+            thread.start();
+            // As long as it takes on a busy machine, where it does end.
+            thread.join(60_000);
+            assertFalse(thread.isAlive(), stream + ": its channel waits for its monitor");
+            stream.close();
+        }
+        assertFalse(channel.isOpen());
+    }
 }
