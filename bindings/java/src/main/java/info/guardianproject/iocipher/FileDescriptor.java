@@ -10,6 +10,8 @@ public final class FileDescriptor {
     public long position = 0;
 
     volatile RoomFile file;
+    /** Whether each change through it is durable when its call returns: {@code rws} and {@code rwd}. */
+    boolean durable;
     String path;
 
     /** One that is not open. */

@@ -48,6 +48,7 @@ final class Flags {
     static void write(FileDescriptor fd, byte[] buffer, int at, int count) throws IOException {
         check(buffer.length, at, count);
         fd.position = Mount.file(fd).writeAt(fd.position, buffer, at, count) + count;
+        Mount.changed(fd);
     }
 
     static void check(int whole, int at, int count) {

@@ -181,6 +181,7 @@ public class IOCipherFileChannel extends AbstractInterruptibleChannel implements
         checkWritable();
         int n = src.remaining();
         fd.position = Mount.file(fd).writeAt(fd.position, src) + n;
+        Mount.changed(fd);
         return n;
     }
 
@@ -260,6 +261,7 @@ public class IOCipherFileChannel extends AbstractInterruptibleChannel implements
         checkWritable();
         if (size < size()) {
             Mount.file(fd).setLength(size);
+            Mount.changed(fd);
         }
         fd.position = Math.min(fd.position, size);
         return this;
@@ -278,6 +280,7 @@ public class IOCipherFileChannel extends AbstractInterruptibleChannel implements
         checkWritable();
         int n = buffer.remaining();
         Mount.file(fd).writeAt(position, buffer);
+        Mount.changed(fd);
         return n;
     }
 }

@@ -71,6 +71,18 @@ public final class Mount {
     }
 
     /**
+     * To be called after each change of a file through a descriptor: makes it durable where the file was opened for that.
+     *
+     * @param fd the descriptor
+     * @throws IOException if it is not open, or the storage failed
+     */
+    public static void changed(FileDescriptor fd) throws IOException {
+        if (fd.durable) {
+            file(fd).sync();
+        }
+    }
+
+    /**
      * Closes a file. Closed already: nothing to do.
      *
      * @param fd the descriptor

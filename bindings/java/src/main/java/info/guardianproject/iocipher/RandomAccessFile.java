@@ -12,7 +12,6 @@ import java.io.IOException;
 public class RandomAccessFile implements DataInput, DataOutput, Closeable {
     private final FileDescriptor fd;
     private final int mode;
-    private final boolean sync;
     private final byte[] scratch = new byte[8];
     /** Set once, under the monitor. Read without it: closing may wait for nobody who holds it, and the channel closes the stream, too. */
     private volatile IOCipherFileChannel channel;
@@ -21,7 +20,8 @@ public class RandomAccessFile implements DataInput, DataOutput, Closeable {
      * Opens a file.
      *
      * @param file the file
-     * @param mode {@code r}; {@code rw}, which makes it when it is missing; {@code rws} or {@code rwd}: each write durable at once
+     * @param mode {@code r}; {@code rw}, which makes it when it is missing; {@code rws} or {@code rwd}: each write and each
+     *     change of the length durable at once, through channel and descriptor too
      * @throws FileNotFoundException if it cannot be opened
      * @throws IllegalArgumentException if the mode is none of these
      */
@@ -38,8 +38,8 @@ public class RandomAccessFile implements DataInput, DataOutput, Closeable {
             default:
                 throw new IllegalArgumentException("a mode of '" + mode + "': not r, rw, rws or rwd");
         }
-        sync = mode.length() == 3;
         fd = Flags.open(file, this.mode == Flags.O_RDONLY ? Flags.READ : Flags.READ | Flags.WRITE | Flags.CREATE);
+        fd.durable = mode.length() == 3;
     }
 
     /**
@@ -284,7 +284,7 @@ public class RandomAccessFile implements DataInput, DataOutput, Closeable {
         }
         Mount.file(fd).setLength(newLength);
         fd.position = Math.min(fd.position, newLength);
-        synced();
+        Mount.changed(fd);
     }
 
     /** Moves the position on, at most to the end; how far it did. */
@@ -303,18 +303,11 @@ public class RandomAccessFile implements DataInput, DataOutput, Closeable {
     @Override
     public void write(byte[] buffer, int byteOffset, int byteCount) throws IOException {
         Flags.write(fd, buffer, byteOffset, byteCount);
-        synced();
     }
 
     @Override
     public void write(int oneByte) throws IOException {
         number(oneByte, 1);
-    }
-
-    private void synced() throws IOException {
-        if (sync) {
-            fd.sync();
-        }
     }
 
     @Override

@@ -7,7 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.Channels;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.CountDownLatch;
@@ -241,6 +244,52 @@ class VirtualFileSystemTest extends DropIn {
         }
         vfs.mount(new byte[32]);
         assertEquals(20, new File("/").list().length);
+    }
+
+    /** For {@code each_change_of_a_file_opened_as_rws_or_rwd_survives_the_end_of_the_machine}. */
+    public static final class Durable {
+        public static void main(String[] arguments) throws Exception {
+            VirtualFileSystem.get().mount(arguments[0], new byte[32]);
+            info.guardianproject.libcore.io.Posix posix = new info.guardianproject.libcore.io.Posix();
+            RandomAccessFile plain = new RandomAccessFile("/f", "rw");
+            plain.writeBytes("before");
+            plain.getFD().sync();
+            RandomAccessFile file = new RandomAccessFile("/f", arguments[1]);
+            ByteBuffer data = ByteBuffer.wrap("AFTER".getBytes());
+            switch (arguments[2]) {
+                case "write" -> file.getChannel().write(data);
+                case "write at" -> file.getChannel().write(data, 0);
+                case "transfer" -> file.getChannel().transferFrom(Channels.newChannel(new ByteArrayInputStream(data.array())), 0, 100);
+                case "truncate" -> file.getChannel().truncate(5);
+                case "stream" -> new FileOutputStream(file.getFD()).write(data.array());
+                case "posix write" -> posix.write(file.getFD(), data, 0);
+                case "posix write array" -> posix.write(file.getFD(), data.array(), 0, 5, 0);
+                case "posix pwrite" -> posix.pwrite(file.getFD(), data, 0, 0);
+                case "posix pwrite array" -> posix.pwrite(file.getFD(), data.array(), 0, 5, 0, 0);
+                case "posix truncate" -> posix.ftruncate(file.getFD(), 5);
+                default -> throw new IllegalArgumentException(arguments[2]);
+            }
+            Runtime.getRuntime().halt(7);
+        }
+    }
+
+    @Test
+    void each_change_of_a_file_opened_as_rws_or_rwd_survives_the_end_of_the_machine() throws Exception {
+        vfs.unmount();
+        String mode = "rws";
+        for (String change : new String[] {
+            "write", "write at", "transfer", "truncate", "stream", "posix write", "posix write array", "posix pwrite",
+            "posix pwrite array", "posix truncate"
+        }) {
+            mode = mode.equals("rws") ? "rwd" : "rws";
+            try (Child child = new Child(Durable.class, container, mode, change)) {
+                child.ends(7);
+            }
+            vfs.mount(new byte[32]);
+            assertEquals(change.endsWith("truncate") ? "befor" : "AFTERe", get("/f"), change);
+            assertTrue(new File("/f").delete());
+            vfs.unmount();
+        }
     }
 
     @Test

@@ -28,6 +28,14 @@ public final class Posix implements Os {
         }
     }
 
+    private static int changed(String name, FileDescriptor fd, int bytes) throws ErrnoException {
+        call(name, () -> {
+            Mount.changed(fd);
+            return null;
+        });
+        return bytes;
+    }
+
     private static UnsupportedOperationException refused(String name) {
         return new UnsupportedOperationException(name + ": not in a container");
     }
@@ -71,6 +79,7 @@ public final class Posix implements Os {
     public void ftruncate(FileDescriptor fd, long length) throws ErrnoException {
         call("ftruncate", () -> {
             Mount.file(fd).setLength(length);
+            Mount.changed(fd);
             return null;
         });
     }
@@ -216,27 +225,27 @@ public final class Posix implements Os {
     public int write(FileDescriptor fd, ByteBuffer buffer, int flags) throws ErrnoException {
         int n = buffer.remaining();
         fd.position = n + call("write", () -> Mount.file(fd).writeAt(fd.position, buffer));
-        return n;
+        return changed("write", fd, n);
     }
 
     @Override
     public int write(FileDescriptor fd, byte[] bytes, int byteOffset, int byteCount, int flags) throws ErrnoException {
         fd.position = byteCount + call("write", () -> Mount.file(fd).writeAt(fd.position, bytes, byteOffset, byteCount));
-        return byteCount;
+        return changed("write", fd, byteCount);
     }
 
     @Override
     public int pwrite(FileDescriptor fd, ByteBuffer buffer, long offset, int flags) throws ErrnoException {
         int n = buffer.remaining();
         call("pwrite", () -> Mount.file(fd).writeAt(offset, buffer));
-        return n;
+        return changed("pwrite", fd, n);
     }
 
     @Override
     public int pwrite(FileDescriptor fd, byte[] bytes, int byteOffset, int byteCount, long offset, int flags)
             throws ErrnoException {
         call("pwrite", () -> Mount.file(fd).writeAt(offset, bytes, byteOffset, byteCount));
-        return byteCount;
+        return changed("pwrite", fd, byteCount);
     }
 
     @Override
