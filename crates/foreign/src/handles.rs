@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use embed::{Error, Result};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 type Thing = Arc<dyn Any + Send + Sync>;
 
@@ -28,6 +28,7 @@ static PRESENT: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 struct Table {
     forks: u64,
     open: RwLock<HashMap<u64, Thing>>,
+    opening: Mutex<()>,
     /// The table of the process that this one was forked from. Kept for leak checkers, who look for what nothing points to.
     _before: *mut Table,
 }
@@ -66,6 +67,12 @@ pub fn all<T: Any + Send + Sync>() -> Vec<Arc<T>> {
         .collect()
 }
 
+/// Held from looking for what is open to opening or closing it, so that one thread at a time of this process does.
+pub fn opening() -> MutexGuard<'static, ()> {
+    watch_forks();
+    present().opening.lock()
+}
+
 fn present() -> &'static Table {
     loop {
         let forks = FORKS.load(Ordering::Acquire);
@@ -80,6 +87,7 @@ fn present() -> &'static Table {
         let new = Box::into_raw(Box::new(Table {
             forks,
             open: RwLock::default(),
+            opening: Mutex::default(),
             _before: at,
         }));
         if PRESENT
@@ -131,6 +139,27 @@ mod tests {
         assert!(remove::<u16>(text, "number").is_err());
         assert_eq!(*get::<&str>(text, "text").unwrap(), "a text");
         assert!(all::<&str>().iter().any(|found| **found == "a text"));
+    }
+
+    #[test]
+    fn a_fork_opens_whatever_its_parent_was_opening() {
+        let _held = opening();
+        // SAFETY: the child takes a lock that no other thread can know, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends a child that waits for ever.
+            unsafe { libc::alarm(60) };
+            drop(opening());
+            // SAFETY: nothing of the parent's is run.
+            unsafe { libc::_exit(7) };
+        }
+        let mut status = 0;
+        // SAFETY: the child is this test's, and `status` its own.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(
+            (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
+            (true, 7)
+        );
     }
 
     #[test]

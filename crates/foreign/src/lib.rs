@@ -15,5 +15,5 @@ mod handles;
 mod pointers;
 
 pub use exit::at_exit;
-pub use handles::{all, get, insert, remove};
+pub use handles::{all, get, insert, opening, remove};
 pub use pointers::{BYTES_MAX, TEXT_MAX, bytes, bytes_mut, out, put, text, value};

@@ -93,7 +93,8 @@ int sqlfs_rekey(const char *db_file, const uint8_t *old_key, size_t old_key_len,
 const char *sqlfs_last_error(void);
 
 /* What is done until the outermost completion is durable then, and after a crash before it not there at all. Other threads are not kept
- * out. i == 0 takes the outermost back, as sqlfs_break_transaction does at once: the room is abandoned and opened again. */
+ * out. i == 0 takes the outermost back, as sqlfs_break_transaction does at once: the room is abandoned and opened again. Where it cannot
+ * be opened, all calls fail (-EBADF) until sqlfs_break_transaction, or opening a further handle, has succeeded. */
 int sqlfs_begin_transaction(sqlfs_t *sqlfs);
 int sqlfs_complete_transaction(sqlfs_t *sqlfs, int i);
 int sqlfs_break_transaction(sqlfs_t *sqlfs);

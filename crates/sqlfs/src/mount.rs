@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -94,24 +95,50 @@ impl Mount {
         *self.level.lock() <= 1
     }
 
-    /// Takes the open transaction back: the room is left as after a crash, and opened again.
+    /// Takes the open transaction back: the room is left as after a crash, and opened again. Where that fails, the room is closed, and
+    /// the next call tries it again.
     pub(crate) fn take_back(&self) -> Result<()> {
+        let _one = foreign::opening();
+        // Or what another thread closed meanwhile would be opened again for nobody.
+        if !self.has_handles() {
+            return Err(Error::Closed("container"));
+        }
         let mut level = self.level.lock();
-        if *level == 0 {
+        let mut session = self.session.write();
+        if *level == 0 && session.is_open() {
             return Err(Error::Argument(
                 "there is no transaction to take back".into(),
             ));
         }
-        let mut session = self.session.write();
-        session.abandon()?;
+        // Closed also where it fails. What was before the transaction is durable since its beginning.
+        let _ = session.abandon();
         *level = 0;
         let key = self.kept.lock().given().key();
         *session = Session::open(&self.dir, key, OpenOptions::default())?;
         Ok(())
     }
 
+    /// For a further handle: refuses another key than the one that opened the room, and opens one again that
+    /// [`take_back`](Self::take_back) could not. Called while the process opens nothing else.
+    fn admit(&self, given: Given<'_>) -> Result<()> {
+        if !self.session().is_open() {
+            let session = Session::open(&self.dir, given.key(), OpenOptions::default())?;
+            *self.kept.lock() = Kept::of(given);
+            *self.session.write() = session;
+        }
+        match same(&self.kept.lock(), given) {
+            true => Ok(()),
+            false => Err(wrong_key()),
+        }
+    }
+
+    fn has_handles(&self) -> bool {
+        let handles = foreign::all::<Handle>();
+        handles.iter().any(|handle| ptr::eq(&*handle.0, self))
+    }
+
     /// Puts another key in the place of the one that opened it.
-    pub(crate) fn change_key(&self, old: Given<'_>, new: Given<'_>) -> Result<()> {
+    fn change_key(&self, old: Given<'_>, new: Given<'_>) -> Result<()> {
         // Before the lock: `take_back` waits for that one while it keeps the session from others.
         let session = self.session();
         let mut kept = self.kept.lock();
@@ -125,7 +152,7 @@ impl Mount {
 }
 
 /// In a room that this library created there is one slot of the kind; with more, the slot of `old` is unknown.
-pub(crate) fn replace_key(session: &Session, old: Given<'_>, new: Given<'_>) -> Result<()> {
+fn replace_key(session: &Session, old: Given<'_>, new: Given<'_>) -> Result<()> {
     let kind = match old {
         Given::Passphrase(_) => embed::SlotKind::Passphrase,
         Given::Raw(_) => embed::SlotKind::RawKey,
@@ -166,11 +193,10 @@ fn shut(mount: &Mount) -> Result<()> {
 
 /// Opens the room at a path, and makes it where nothing is.
 pub(crate) fn open(path: &Path, given: Given<'_>) -> Result<u64> {
+    let _one = foreign::opening();
     if let Some(mount) = find(path) {
-        return match same(&mount.kept.lock(), given) {
-            true => Ok(present(mount.clone())),
-            false => Err(wrong_key()),
-        };
+        mount.admit(given)?;
+        return Ok(present(mount));
     }
     let options = OpenOptions::default();
     let session = match is_new(path)? {
@@ -205,15 +231,27 @@ fn present(mount: Arc<Mount>) -> u64 {
     handle
 }
 
-/// The open room in a directory.
-pub(crate) fn find(path: &Path) -> Option<Arc<Mount>> {
+/// The room with handles in a directory; of several, of which all but one were closed by a failure, the open one.
+fn find(path: &Path) -> Option<Arc<Mount>> {
     let dir = fs::canonicalize(path).ok()?;
     let handles = foreign::all::<Handle>();
     handles
         .iter()
         .map(|handle| &handle.0)
-        .find(|mount| mount.dir == dir)
+        .filter(|mount| mount.dir == dir)
+        .max_by_key(|mount| mount.session().is_open())
         .cloned()
+}
+
+/// Changes the key of a container that is open or not.
+pub(crate) fn change_key(path: &Path, old: Given<'_>, new: Given<'_>) -> Result<()> {
+    let _one = foreign::opening();
+    if let Some(mount) = find(path) {
+        return mount.change_key(old, new);
+    }
+    let session = Session::open(path, old.key(), OpenOptions::default())?;
+    replace_key(&session, old, new)?;
+    session.close()
 }
 
 /// How many handles there are.
@@ -232,14 +270,14 @@ pub(crate) fn get(sqlfs: *mut sqlfs_t) -> Result<Arc<Mount>> {
 
 /// Closes a handle, and the room with its last one.
 pub(crate) fn close(sqlfs: *mut sqlfs_t) -> Result<()> {
+    let _one = foreign::opening();
     let handle = match sqlfs.is_null() {
         true => PRESENT.swap(0, Ordering::AcqRel),
         false => sqlfs.addr() as u64,
     };
     let closed = foreign::remove::<Handle>(handle, "container")?;
     let _ = PRESENT.compare_exchange(handle, 0, Ordering::AcqRel, Ordering::Relaxed);
-    let others = foreign::all::<Handle>();
-    match others.iter().any(|other| Arc::ptr_eq(&other.0, &closed.0)) {
+    match closed.0.has_handles() {
         true => Ok(()),
         false => shut(&closed.0),
     }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-use embed::{Error, OpenOptions, Result, Session};
+use embed::{Error, Result};
 
 use crate::answer::{yes, yes_or_busy, zero};
 use crate::mount::{self, Given};
@@ -187,16 +187,6 @@ pub extern "C" fn sqlfs_instance_count() -> c_int {
     c_int::try_from(mount::handles()).unwrap_or(c_int::MAX)
 }
 
-/// Changes a key, of a container that is open or not; 1 for success.
-fn change(path: &Path, old: Given<'_>, new: Given<'_>) -> Result<()> {
-    if let Some(mount) = mount::find(path) {
-        return mount.change_key(old, new);
-    }
-    let session = Session::open(path, old.key(), OpenOptions::default())?;
-    mount::replace_key(&session, old, new)?;
-    session.close()
-}
-
 /// Changes a key; 1 for success. The container may be open; libsqlfs refuses that.
 ///
 /// # Safety
@@ -218,7 +208,7 @@ pub unsafe extern "C" fn sqlfs_rekey(
                 raw(new_key, new_key_len)?,
             )
         };
-        change(path, old, new)
+        mount::change_key(path, old, new)
     })
 }
 
@@ -241,7 +231,7 @@ pub unsafe extern "C" fn sqlfs_change_password(
                 password(new_password)?,
             )
         };
-        change(path, old, new)
+        mount::change_key(path, old, new)
     })
 }
 

@@ -370,6 +370,63 @@ static void keys(void)
     printf("ok %s\n", now);
 }
 
+/* A room that could not be opened again after its transaction was taken back. */
+static void gone(void)
+{
+    uint8_t key[32] = {7}, wrong[32] = {8};
+    sqlfs_t *other = NULL;
+    now = "a room that was gone for a while";
+    CHECK(sqlfs_open_key("gone", key, 32, &fs) == 1);
+    make("/kept", 10);
+    /* Opened again with the next handle. */
+    CHECK(sqlfs_begin_transaction(fs) == 1 && sqlfs_begin_transaction(fs) == 1);
+    make("/not kept", 10);
+    CHECK(rename("gone", "elsewhere") == 0 && sqlfs_break_transaction(fs) == 0 && rename("elsewhere", "gone") == 0);
+    CHECK(sqlfs_proc_access(fs, "/kept", F_OK) == -EBADF && sqlfs_begin_transaction(fs) == 0);
+    CHECK(sqlfs_open_key("gone", wrong, 32, &other) == 0 && other == NULL);
+    CHECK(sqlfs_open_key("gone", key, 32, &other) == 1 && sqlfs_proc_access(other, "/not kept", F_OK) == -ENOENT);
+    CHECK(size_of("/kept") == 10 && sqlfs_break_transaction(fs) == 0);
+    CHECK(sqlfs_close(other) == 0 && size_of("/kept") == 10);
+    /* And by the handle itself. */
+    CHECK(sqlfs_begin_transaction(fs) == 1 && sqlfs_proc_unlink(fs, "/kept") == 0);
+    CHECK(rename("gone", "elsewhere") == 0 && sqlfs_complete_transaction(fs, 0) == 0);
+    CHECK(sqlfs_break_transaction(fs) == 0 && rename("elsewhere", "gone") == 0);
+    CHECK(sqlfs_break_transaction(fs) == 1 && size_of("/kept") == 10 && sqlfs_break_transaction(fs) == 0);
+    /* Another room in its place meanwhile is another room. */
+    CHECK(sqlfs_begin_transaction(fs) == 1);
+    CHECK(rename("gone", "elsewhere") == 0 && sqlfs_break_transaction(fs) == 0);
+    CHECK(sqlfs_open_key("gone", wrong, 32, &other) == 1 && sqlfs_proc_access(other, "/kept", F_OK) == -ENOENT);
+    CHECK(sqlfs_proc_access(fs, "/kept", F_OK) == -EBADF && sqlfs_close(fs) == 0 && sqlfs_close(other) == 1);
+    printf("ok %s\n", now);
+}
+
+static void *opens_and_closes(void *unused)
+{
+    uint8_t key[32] = {9};
+    for (int i = 0; i < 50; i++) {
+        sqlfs_t *own = NULL;
+        CHECK(sqlfs_open_key("contended", key, 32, &own) == 1);
+        CHECK(sqlfs_proc_access(own, "/", F_OK) == 0);
+        /* 1 only where it was the last. */
+        sqlfs_close(own);
+    }
+    return unused;
+}
+
+static void contended(void)
+{
+    pthread_t all[4];
+    now = "opened and closed by several threads";
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_create(&all[i], NULL, opens_and_closes, NULL) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(all[i], NULL) == 0);
+    }
+    CHECK(sqlfs_instance_count() == 0);
+    printf("ok %s\n", now);
+}
+
 static void passwords(void)
 {
     char endless[600];
@@ -430,6 +487,8 @@ int main(int argc, char **argv)
         return 2;
     }
     keys();
+    gone();
+    contended();
     passwords();
     refusals();
     return 0;
