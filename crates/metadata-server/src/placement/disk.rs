@@ -161,6 +161,11 @@ impl Attached {
         Ok(())
     }
 
+    /// Asks whether it is there.
+    pub(super) fn ask(&self) -> Result<(), DiskError> {
+        self.seen(self.link().boot()).map(drop)
+    }
+
     /// Whether this is the disk's boot; `Lost` where it is over.
     pub(super) fn is_present(&self, boot: Boot) -> Result<(), DurabilityError> {
         let seen = self.unflushed.lock().seen;

@@ -76,6 +76,17 @@ impl DiskFailed {
     pub fn within(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
+
+    /// Whether an error of the room's storage says that a disk is away: what failed may be done when it is there again.
+    pub fn is_away(error: &io::Error) -> bool {
+        match Self::within(error) {
+            Some(failed) => matches!(
+                failed.error,
+                DiskError::Unreachable(_) | DiskError::UnknownGroup
+            ),
+            None => error.kind() == io::ErrorKind::NotConnected,
+        }
+    }
 }
 
 fn short(disk: &DiskId) -> String {

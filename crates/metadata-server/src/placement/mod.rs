@@ -211,6 +211,16 @@ impl NetStorage {
         on_it.map(|(no, _)| no).collect()
     }
 
+    /// Asks a disk whether it is there.
+    ///
+    /// # Errors
+    /// Where it is not, or not attached: see [`DiskFailed::is_away`].
+    pub fn ask(&self, id: DiskId) -> io::Result<()> {
+        let disk = self.0.disks.read().get(&id).cloned();
+        let disk = disk.ok_or(io::ErrorKind::NotConnected)?;
+        disk.ask().map_err(|e| link::failed(id, e))
+    }
+
     /// Notes that a client wrote to a segment under a boot of its disk; to be called before the write is committed to the
     /// room.
     ///

@@ -225,7 +225,7 @@ impl Metadata for Caller {
                     let answer = match &outcome {
                         Outcome::Answered(answer) => answer.clone(),
                         Outcome::Revoking(..) => Err(Refusal::NotNow(Delay::Disk)),
-                        Outcome::Void => Err(Refusal::NotNow(Delay::Reopening)),
+                        Outcome::Void(why) => Err(Refusal::NotNow(*why)),
                     };
                     client.answer(slot, sequence, outcome);
                     if incarnation.fails_at(Point::Answered) {

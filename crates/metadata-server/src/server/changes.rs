@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use metadata_proto::rpc::{Change, Changed, Refusal, Reply, SessionId};
+use metadata_proto::rpc::{Change, Changed, Delay, Refusal, Reply, SessionId};
 use room::acl;
 use room::{
     Error, FileKind, FileSystem as _, Inode, InodeNo, NewFile, OperationId, RenameMode, SetAttr,
@@ -20,8 +20,10 @@ use super::caller::Here;
 use super::data::drop_privileges;
 use super::files::Found;
 use super::incarnation::Incarnation;
+use super::reads::ask_disks;
 use super::refusals::{refusal, sync, sync_names};
 use super::replies::{self, Outcome};
+use super::sources::COPY_MAX;
 use super::testing::Point;
 use crate::policy::Subject;
 use crate::sessions::Session;
@@ -40,26 +42,28 @@ pub(super) struct Losses {
 pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
     let (incarnation, _) = here;
     if incarnation.fails_at(Point::Received) {
-        return Outcome::Void;
+        return Outcome::Void(Delay::Reopening);
     }
     let mut losses = Losses::default();
     let durable = durability(&change);
     let applied = apply(here, id, change, &mut losses);
     if incarnation.fails_at(Point::Applied) {
-        return Outcome::Void;
+        return Outcome::Void(Delay::Reopening);
     }
+    let applied = match applied.map_err(refusal) {
+        // Nothing is shown, so nothing has to be durable.
+        Err(Refusal::NotNow(why)) => return Outcome::Void(why),
+        applied => applied,
+    };
     match (applied, durable(incarnation)) {
         // What it shows may be gone with the storage that failed.
-        (_, Err(Refusal::NotNow(_))) => Outcome::Void,
-        (Err(e), _) => match refusal(e) {
-            Refusal::NotNow(_) => Outcome::Void,
-            refused => Outcome::Answered(Err(refused)),
-        },
+        (_, Err(Refusal::NotNow(why))) => Outcome::Void(why),
+        (Err(refused), _) => Outcome::Answered(Err(refused)),
         // It stays pending, and is made durable when there is space.
         (Ok(_), Err(refused)) => Outcome::Answered(Err(refused)),
         (Ok(changed), Ok(())) => {
             if incarnation.fails_at(Point::Committed) {
-                return Outcome::Void;
+                return Outcome::Void(Delay::Reopening);
             }
             match losses.revoke(incarnation) {
                 Ok(()) => Outcome::Answered(Ok(changed)),
@@ -96,9 +100,6 @@ pub(super) fn is_settled(incarnation: &Incarnation, change: &Change) -> bool {
         | Change::Fallocate { .. } => incarnation.authority.is_ready(),
     }
 }
-
-/// Longest copy in one call, in bytes: a thread is bound for as long.
-const COPY_MAX: u64 = 1 << 30;
 
 /// Refuses what no kernel sends and no catalog may hold.
 fn check_new(new: &NewFile) -> room::Result<()> {
@@ -159,6 +160,7 @@ fn apply(
     let (incarnation, session) = here;
     let (room, subject) = (&incarnation.room, &session.subject);
     let done = |()| Changed::Done;
+    ask_disks(incarnation, &change)?;
     match change {
         Change::Make { parent, name, new } => {
             let _rights = incarnation.rights.write();
@@ -351,11 +353,16 @@ fn apply(
             to_offset,
             len,
         } => {
-            let _rights = incarnation.rights.read();
-            subject.read(incarnation.reach(session, from)?.object())?;
-            let target = incarnation.reach(session, to)?;
-            subject.write(target.object())?;
-            drop_privileges(incarnation, subject, &target)?;
+            let allowed = || {
+                subject.read(incarnation.reach(session, from)?.object())?;
+                let target = incarnation.reach(session, to)?;
+                subject.write(target.object())?;
+                Ok::<_, Error>(target)
+            };
+            {
+                let _rights = incarnation.rights.read();
+                allowed()?;
+            }
             // Units that were written under a grant are about to be shared: nobody may write there any more.
             let _source = incarnation.sources.begin(from);
             // Too long for one commit. A copy that a crash cut off is made once more.
@@ -363,6 +370,7 @@ fn apply(
                 true => len.min(COPY_MAX),
                 false => 0,
             };
+            // Waits for disks: nobody's names wait for that.
             if len > 0 {
                 let all = incarnation.sessions.all();
                 let grants = all.iter().flat_map(|session| {
@@ -377,6 +385,9 @@ fn apply(
                 )
                 .map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
             }
+            let _rights = incarnation.rights.read();
+            let target = allowed()?;
+            drop_privileges(incarnation, subject, &target)?;
             let copied = room.copy_range(from, from_offset, to, to_offset, len)?;
             let changed = Changed::Copied(copied);
             room.keep_answer(id, replies::encode(&changed))?;
@@ -431,7 +442,7 @@ fn set_attributes(
         }
         Ok(changed)
     };
-    // Cutting a file may read from its disk: nobody else's names wait for that.
+    // Cutting a file may read from its disk, which was asked before: nobody else's names wait for one that is away.
     if changes_rights {
         let _rights = incarnation.rights.write();
         done(losses)

@@ -8,7 +8,6 @@
 //! It deliberately does not know how data is moved (the room does), or who asked.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use netdisk::DiskId;
@@ -19,7 +18,7 @@ use super::incarnation::Incarnation;
 use super::{ServerError, io};
 use crate::authority::{DiskState, Removal};
 use crate::enrol::{self, EnrolError};
-use crate::placement::NetStorage;
+use crate::placement::{DiskFailed, NetStorage};
 
 /// Between two times that a disk is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -169,9 +168,7 @@ fn step(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
             room::Error::NoSpace => {
                 "the other disks have no space for what is on it: add one, or delete files".into()
             }
-            room::Error::Io(e) if e.kind() == ErrorKind::NotConnected => {
-                "a disk does not answer".into()
-            }
+            room::Error::Io(e) if DiskFailed::is_away(&e) => "a disk does not answer".into(),
             other => other.to_string(),
         })?;
     reclaim_grants(incarnation, id)?;

@@ -28,6 +28,7 @@ mod metrics;
 mod once;
 mod past;
 mod paths;
+mod reads;
 mod refusals;
 mod rekey;
 mod remote;

@@ -7,6 +7,7 @@ use room::FileSystem as _;
 use super::Shared;
 use super::caller::Here;
 use super::incarnation::Incarnation;
+use crate::placement::DiskFailed;
 
 /// What the room's error is to a client. Details that only the log may have become a plain failure.
 pub(super) fn refusal(error: room::Error) -> Refusal {
@@ -16,7 +17,7 @@ pub(super) fn refusal(error: room::Error) -> Refusal {
         E::Catalog(_) if matches!(CatalogError::of(&error), Some(CatalogError::Io(_))) => {
             return waits_for_room(&error);
         }
-        E::Io(e) if e.kind() == std::io::ErrorKind::NotConnected => {
+        E::Io(e) if DiskFailed::is_away(&e) => {
             tracing::warn!("a call waits for a disk: {e}");
             return Refusal::NotNow(Delay::Disk);
         }

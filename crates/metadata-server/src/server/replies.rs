@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{Changed, ClientId, Posix, Refusal, Reply, SLOTS_MAX};
+use metadata_proto::rpc::{Changed, ClientId, Delay, Posix, Refusal, Reply, SLOTS_MAX};
 use parking_lot::Mutex;
 use room::{
     CachedReply, ClientKey, Error, FileFlags, FileKind, Inode, InodeNo, OperationId, Room,
@@ -80,8 +80,8 @@ pub(super) enum Outcome {
     Answered(Reply<Changed>),
     /// Done, but for rights that could not be revoked yet.
     Revoking(Changed, Arc<Losses>),
-    /// Not done: it may be asked for again.
-    Void,
+    /// Not done, for something that ends: it may be asked for again.
+    Void(Delay),
 }
 
 /// One client's slots.
@@ -180,7 +180,7 @@ impl Client {
                 Outcome::Revoking(changed, losses) => {
                     known.state = State::Revoking(changed, losses);
                 }
-                Outcome::Void => {
+                Outcome::Void(_) => {
                     known.state = State::Void;
                     known.sequence = sequence - 1;
                 }
@@ -504,9 +504,9 @@ mod tests {
     fn what_was_not_done_is_new_again_but_not_after_it_was_recalled() {
         let client = client();
         assert!(matches!(client.ask(0, 1), Ok(Asked::New)));
-        client.answer(0, 1, Outcome::Void);
+        client.answer(0, 1, Outcome::Void(Delay::Disk));
         assert!(matches!(client.ask(0, 1), Ok(Asked::New)));
-        client.answer(0, 1, Outcome::Void);
+        client.answer(0, 1, Outcome::Void(Delay::Disk));
         assert!(matches!(client.recall(0, 1), Ok(None)));
         assert!(client.ask(0, 1).is_err());
         assert!(matches!(client.ask(0, 2), Ok(Asked::New)));

@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use room::InodeNo;
 
+/// Longest copy in one call, in bytes: a thread is bound for as long.
+pub(super) const COPY_MAX: u64 = 1 << 30;
+
 /// The sources of copies under way.
 #[derive(Debug, Default)]
 pub(super) struct Sources(Mutex<HashMap<InodeNo, usize>>);

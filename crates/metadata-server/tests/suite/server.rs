@@ -3,7 +3,7 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{LONG, Raw, World, people, posix, until};
+use crate::common::{LONG, ROOT, Raw, World, people, posix, until};
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::*;
 use metadata_server::server::Point;
@@ -598,4 +598,87 @@ fn a_change_waits_for_a_disk_that_is_not_there_and_is_made_once() {
     }
     until("the disk is looked after", || alice.map(file).is_ok());
     assert!(bob.read_by(&world, &old).is_err());
+}
+
+/// It was `EIO` when the server had asked the disk in vain for five seconds, or the server ended all sessions.
+#[test]
+fn a_change_of_data_waits_for_the_disk_that_it_reads_from() {
+    let (mut world, _, alice, _, d) = people(LONG);
+    let make = |name| alice.make(d, name, FileKind::Regular, 0o644).unwrap().no;
+    let (file, copy) = (make("f"), make("copy"));
+    alice.write(&world, file, b'a');
+    world.disks[0].stop();
+    let truncated = SetAttr {
+        size: Some(1000),
+        ..SetAttr::default()
+    };
+    let changes = [
+        Change::CopyRange {
+            from: file,
+            from_offset: 0,
+            to: copy,
+            to_offset: 1,
+            len: 4096,
+        },
+        Change::Fallocate {
+            no: file,
+            what: room::Fallocate::PunchHole,
+            offset: 100,
+            len: 50,
+        },
+        Change::SetAttributes {
+            no: file,
+            set: truncated,
+        },
+    ];
+    let ask = |slot: usize| alice.change_by(slot as u32 + 1, 1, changes[slot].clone());
+    for slot in 0..changes.len() {
+        assert_eq!(ask(slot), Err(Refusal::NotNow(Delay::Disk)), "{slot}");
+    }
+    // What needs nothing of the disk is done.
+    alice.chmod(copy, 0o600).unwrap();
+    world.disks[0].start();
+    for slot in 0..changes.len() {
+        until("the change is made", || match ask(slot) {
+            Ok(_) => true,
+            Err(Refusal::NotNow(_)) => false,
+            other => panic!("{slot}: {other:?}"),
+        });
+    }
+    assert_eq!(alice.attributes(copy).unwrap().size, 4097);
+    assert_eq!(alice.attributes(file).unwrap().size, 1000);
+    assert_eq!(world.server().metrics().reopened, 0);
+}
+
+/// The copy held what names are changed under while it waited for the disk: one who made a file waited, and behind that one everybody.
+#[test]
+fn names_are_found_and_made_while_a_copy_waits_for_a_disk() {
+    let mut world = World::new(1);
+    world.stop();
+    world.change = |config| config.timing.revocation_timeout = LONG;
+    world.start();
+    let root = world.client("root", 0, &[0]);
+    let make = |name| root.make(ROOT, name, FileKind::Regular, 0o644);
+    let (file, copy) = (make("f").unwrap().no, make("copy").unwrap().no);
+    // Under a grant that goes on, which the copy ends.
+    root.write(&world, file, b'a');
+    world.disks[0].stop();
+    let change = Change::CopyRange {
+        from: file,
+        from_offset: 0,
+        to: copy,
+        to_offset: 0,
+        len: 4096,
+    };
+    std::thread::scope(|scope| {
+        let copying = scope.spawn(|| root.change_by(1, 1, change.clone()));
+        until("the copy waits", || {
+            world.server().disks().unwrap()[0].pending > 0
+        });
+        make("g").unwrap();
+        root.lookup(ROOT, "g").unwrap();
+        assert!(!copying.is_finished());
+        world.disks[0].start();
+        assert_eq!(copying.join().unwrap(), Ok(Changed::Copied(4096)));
+    });
 }
