@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use model::{Error, Inode, InodeNo, Lock, LockOwner, LockTable, Result, Timestamp};
+use model::{Error, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 
 use super::errors::WriteBackError;
@@ -54,6 +54,14 @@ impl Default for Version {
     }
 }
 
+/// What an owner of locks has of a file.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) ranges: Vec<Lock>,
+    /// The server may have granted more, with an answer that was lost; until all of the file is unlocked.
+    unsure: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// As the server reported it last.
@@ -64,7 +72,7 @@ pub(super) struct State {
     pub(super) generation: u64,
     pub(super) gone: bool,
     /// The locks that programs here hold, by whose they are, and whether some were lost.
-    pub(super) locks: HashMap<(LockTable, LockOwner), Vec<Lock>>,
+    pub(super) locks: HashMap<(LockTable, LockOwner), Held>,
     pub(super) lost_locks: bool,
     pub(super) dirty: Blocks,
     pub(super) flight: Blocks,
@@ -121,10 +129,17 @@ impl State {
     /// Notes that a lock was taken or released.
     pub(super) fn locked(&mut self, table: LockTable, owner: LockOwner, lock: Lock) {
         let held = self.locks.entry((table, owner)).or_default();
-        lock.in_table(table).apply_to(held);
-        if held.is_empty() {
+        let lock = lock.in_table(table);
+        lock.apply_to(&mut held.ranges);
+        held.unsure &= lock.kind != LockKind::Unlock || (lock.start, lock.end) != (0, u64::MAX);
+        if held.ranges.is_empty() && !held.unsure {
             self.locks.remove(&(table, owner));
         }
+    }
+
+    /// Notes that a lock may have been taken: nobody knows.
+    pub(super) fn may_be_locked(&mut self, table: LockTable, owner: LockOwner) {
+        self.locks.entry((table, owner)).or_default().unsure = true;
     }
 
     /// Whether data is to be committed and is not in flight already.

@@ -5,11 +5,14 @@
 //! 3. What is held is noted here. A server that was started gets it claimed again, which it grants where it is sure that nobody else
 //!    had it. Else the file answers `Stale` until it is closed, so that nobody goes on without their locks.
 //! 4. A lock is noted after it was granted, and only while the session in which it was goes on; the note goes before the lock is
-//!    released. So nothing is claimed that somebody else may have been granted.
+//!    released, and comes back where the server refuses the release. So nothing is claimed that somebody else may have been granted.
+//! 5. Where nobody knows whether a lock was granted, it is not noted, but its owner's next releases are sent to the server.
 
 use std::time::{Duration, Instant};
 
-use metadata_proto::rpc::{FORMER_MAX, LockClaim, MetadataClient, Posix, Refusal, SessionId};
+use metadata_proto::rpc::{
+    FORMER_MAX, LOCKS_MAX, LockClaim, MetadataClient, Posix, Refusal, SessionId,
+};
 use model::{Error, InodeNo, Lock, LockKind, LockOwner, LockTable, Result};
 
 use super::calls::rest;
@@ -82,14 +85,16 @@ impl ClientCore {
                     until = self.deadline();
                     continue;
                 }
-                Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Unknown(_)
-                    if Instant::now() < until => {}
+                Attempt::Answer(Err(Refusal::NoSession)) if Instant::now() < until => {}
                 Attempt::Answer(Err(Refusal::NotNow(_))) if Instant::now() < until => {
                     rest(&mut pause, until);
                 }
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
                 Attempt::Unknown(why) => {
-                    return Err(Error::Unreachable(format!("the metadata server ({why})")));
+                    file.state.lock().may_be_locked(table, owner);
+                    if Instant::now() >= until {
+                        return Err(Error::Unreachable(format!("the metadata server ({why})")));
+                    }
                 }
             }
         }
@@ -98,6 +103,7 @@ impl ClientCore {
     fn unlock(&self, no: InodeNo, table: LockTable, owner: LockOwner, lock: Lock) -> Result<()> {
         let file = self.files.get(no);
         let mut kept = Ok(());
+        let mut noted = (0, Vec::new());
         if let Some(file) = &file {
             let (held, unsettled) = {
                 let state = file.state.lock();
@@ -110,7 +116,13 @@ impl ClientCore {
             if unsettled {
                 kept = self.fsync_file(no);
             }
-            file.state.lock().locked(table, owner, lock);
+            let mut state = file.state.lock();
+            let held = state.locks.get(&(table, owner));
+            noted = (
+                state.generation,
+                held.map_or(Vec::new(), |held| held.ranges.clone()),
+            );
+            state.locked(table, owner, lock);
         }
         let given = self.call(|client, context, session| async move {
             client
@@ -118,6 +130,15 @@ impl ClientCore {
                 .await
         });
         if let Some(file) = file {
+            if matches!(given, Err(Error::NoSpace)) {
+                // There would be too many ranges: nothing was released.
+                let mut state = file.state.lock();
+                let (generation, ranges) = noted;
+                if state.generation == generation {
+                    let ranges = ranges.into_iter();
+                    ranges.for_each(|held| state.locked(table, owner, held));
+                }
+            }
             drop(file);
             self.files.tidy(no);
         }
@@ -135,8 +156,8 @@ impl ClientCore {
     ) -> Result<bool> {
         let mut claims = Vec::new();
         for file in self.files.all() {
-            for (&(table, owner), locks) in &file.state.lock().locks {
-                claims.extend(locks.iter().map(|&lock| LockClaim {
+            for (&(table, owner), held) in &file.state.lock().locks {
+                claims.extend(held.ranges.iter().map(|&lock| LockClaim {
                     no: file.no,
                     table,
                     owner,
@@ -184,17 +205,28 @@ impl ClientCore {
         let excess = former.len().saturating_sub(FORMER_MAX);
         former.drain(..excess);
         let mut pause = Duration::from_millis(10);
+        let count = claims.len();
+        // The server grants no more: others, if there are any, are lost.
+        let claims = &claims[..count.min(LOCKS_MAX)];
         loop {
             let (sessions, claims) = (sessions.clone(), claims.to_vec());
-            let count = claims.len();
+            let asked = claims.len();
             let ask = |client: MetadataClient, context, session| async move {
                 client
                     .reclaim_locks(context, session, sessions, claims)
                     .await
             };
             match self.link.attempt(connected, deadline, ask) {
-                Attempt::Answer(Ok(kept)) if kept.len() == count => return Ok(Some(kept)),
+                Attempt::Answer(Ok(mut kept)) if kept.len() == asked => {
+                    kept.resize(count, false);
+                    return Ok(Some(kept));
+                }
                 Attempt::Answer(Ok(_)) => return Ok(Some(vec![false; count])),
+                // Refused for good. The locks are lost then, but not the mount.
+                Attempt::Answer(Err(Refusal::Posix(why))) => {
+                    tracing::warn!("locks are not claimed again: {why:?}");
+                    return Ok(Some(vec![false; count]));
+                }
                 Attempt::Answer(Err(Refusal::NoSession)) | Attempt::Unknown(_) => return Ok(None),
                 Attempt::Answer(Err(Refusal::NotNow(_))) if Instant::now() < deadline => {
                     rest(&mut pause, deadline);

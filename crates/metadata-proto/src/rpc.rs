@@ -26,6 +26,8 @@ pub const VERSION: u32 = 10;
 pub const SLOTS_MAX: u32 = 64;
 /// Most earlier sessions in which a client may have held what it claims.
 pub const FORMER_MAX: usize = 64;
+/// Most locked ranges of one session, of all files together.
+pub const LOCKS_MAX: usize = 16384;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
 pub const LET_IN: u8 = 2;
 /// The same where it does not, or not any more; nothing follows.
@@ -469,7 +471,8 @@ pub trait Metadata {
         owner: LockOwner,
         lock: Lock,
     ) -> Reply<Option<Lock>>;
-    /// Takes or releases a lock; waits up to a second where `wait` says so, then `WouldBlock`: ask again.
+    /// Takes or releases a lock; waits up to a second where `wait` says so, then `WouldBlock`: ask again. `NoSpace`, and no change, where
+    /// the session would hold more than [`LOCKS_MAX`] ranges: also a release that splits one.
     async fn set_lock(
         session: SessionId,
         no: InodeNo,
@@ -484,7 +487,8 @@ pub trait Metadata {
     /// the file still exists. `Stale` where there is no such snapshot.
     async fn past(session: SessionId, snapshot: u64, what: Past) -> Reply<PastAnswer>;
     /// Claims again what the client held when an earlier server ended; for each whether the session has it now. `former`: the
-    /// sessions in which that may be, at most [`FORMER_MAX`]. Says, also without claims, that the client has no others.
+    /// sessions in which that may be, at most [`FORMER_MAX`]. At most [`LOCKS_MAX`] claims. Says, also without claims, that the client
+    /// has no others.
     async fn reclaim_locks(
         session: SessionId,
         former: Vec<SessionId>,

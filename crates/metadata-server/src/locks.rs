@@ -5,20 +5,19 @@
 //!    as in POSIX).
 //! 3. A waiter goes before a newcomer that holds nothing yet; a newcomer is kept back for at most `KEPT_BACK_MAX`, so
 //!    that this causes no deadlock of its own.
-//! 4. What a session holds is bounded by [`LOCKS_MAX`].
+//! 4. What a session holds is bounded by [`LOCKS_MAX`], also where a release splits a range.
 //!
 //! It deliberately does not know what a session is allowed, or when it ends: the caller does.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+pub use metadata_proto::rpc::LOCKS_MAX;
 use metadata_proto::rpc::SessionId;
 use parking_lot::Mutex;
 use room::{InodeNo, Lock, LockKind, LockOwner, LockTable};
 use tokio::sync::Notify;
 
-/// Most locked ranges of one session.
-pub const LOCKS_MAX: usize = 16384;
 /// How long somebody who asked to wait is taken for waiting still, without having asked again.
 const WAITS_FOR: Duration = Duration::from_secs(3);
 /// How long a newcomer goes behind those who wait.
@@ -40,7 +39,7 @@ pub enum Denied {
     Held,
     /// Waiting for it would never end.
     Deadlock,
-    /// The session holds too many.
+    /// The session would hold too many.
     TooMany,
 }
 
@@ -112,7 +111,8 @@ impl Locks {
         })
     }
 
-    /// Takes or releases a lock now. `waits`: whether the caller will ask again after [`Denied::Held`].
+    /// Takes or releases a lock now. `waits`: whether the caller will ask again after [`Denied::Held`]. A release can be refused too, as
+    /// [`Denied::TooMany`].
     pub fn set(
         &self,
         no: InodeNo,
@@ -125,10 +125,10 @@ impl Locks {
         let mut state = self.state.lock();
         let Some(wanted) = wanted(table, holder, lock) else {
             state.forget_waiter(no, table, holder);
-            state.replace(no, table, holder, lock);
+            let released = state.replace(no, table, holder, lock);
             drop(state);
             self.freed.notify_waiters();
-            return Ok(());
+            return released;
         };
         let blocked = state.conflicts(no, table, &wanted);
         if blocked || state.kept_back(no, table, &wanted, waits, now) {
@@ -143,10 +143,7 @@ impl Locks {
             return Err(Denied::Held);
         }
         state.forget_waiter(no, table, holder);
-        if state.counts.get(&holder.session).copied().unwrap_or(0) >= LOCKS_MAX {
-            return Err(Denied::TooMany);
-        }
-        state.replace(no, table, holder, lock);
+        state.replace(no, table, holder, lock)?;
         drop(state);
         // A shared lock in place of an exclusive one, and one who waited less, let others go on.
         self.freed.notify_waiters();
@@ -324,22 +321,37 @@ impl State {
         false
     }
 
-    /// Takes or releases a holder's lock.
-    fn replace(&mut self, no: InodeNo, table: LockTable, holder: Holder, lock: Lock) {
+    /// Takes or releases a holder's lock. `TooMany`, and no change, where its session would hold more ranges than it may.
+    fn replace(
+        &mut self,
+        no: InodeNo,
+        table: LockTable,
+        holder: Holder,
+        lock: Lock,
+    ) -> Result<(), Denied> {
         let held = self.held.entry((no, table)).or_default();
-        let own = held.extract_if(.., |h| h.holder == holder);
+        let own = held.iter().filter(|h| h.holder == holder);
         let mut own: Vec<Lock> = own.map(|h| h.lock).collect();
         let before = own.len();
         lock.in_table(table).apply_to(&mut own);
-        let count = self.counts.entry(holder.session).or_insert(0);
-        *count = (*count + own.len()).saturating_sub(before);
-        if *count == 0 {
-            self.counts.remove(&holder.session);
+        let count = self.counts.get(&holder.session).copied().unwrap_or(0);
+        let after = (count + own.len()).saturating_sub(before);
+        if own.len() > before && after > LOCKS_MAX {
+            if held.is_empty() {
+                self.held.remove(&(no, table));
+            }
+            return Err(Denied::TooMany);
         }
+        match after {
+            0 => self.counts.remove(&holder.session),
+            _ => self.counts.insert(holder.session, after),
+        };
+        held.retain(|h| h.holder != holder);
         held.extend(own.into_iter().map(|lock| HeldLock { holder, lock }));
         if held.is_empty() {
             self.held.remove(&(no, table));
         }
+        Ok(())
     }
 }
 

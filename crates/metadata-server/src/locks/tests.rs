@@ -234,3 +234,49 @@ async fn a_wait_ends_when_the_lock_is_free_or_after_the_timeout() {
     set(&locks, 1, lock(LockKind::Unlock, 0, 9), false).unwrap();
     assert_eq!(waiting.await.unwrap(), Ok(()));
 }
+
+/// What an unlock split was not counted against the bound, and a lock in the middle of another one added two beyond it.
+#[test]
+fn a_session_holds_no_more_ranges_than_it_may_however_they_came_to_be() {
+    let locks = Locks::default();
+    let set = |file: u64, kind, start, end| {
+        let (no, table, lock) = (InodeNo(file), LockTable::Posix, lock(kind, start, end));
+        locks.set(no, table, holder(1), lock, false, Instant::now())
+    };
+    let (shared, exclusive, unlock) = (LockKind::Shared, LockKind::Exclusive, LockKind::Unlock);
+    // 64 files, all ranges of which but the last file's last two come of unlocks.
+    let (files, each) = (64, LOCKS_MAX as u64 / 64);
+    for file in 0..files {
+        set(file, shared, 0, u64::MAX).unwrap();
+        let left = each - 1 - 2 * u64::from(file == files - 1);
+        for at in 0..left {
+            set(file, unlock, 2 * at + 1, 2 * at + 1).unwrap();
+        }
+    }
+    let last = files - 1;
+    let far = 1 << 40;
+    assert_eq!(locks.len(), LOCKS_MAX - 2);
+    set(last, exclusive, far, far).unwrap();
+    assert_eq!(locks.len(), LOCKS_MAX);
+    // One more range, by each way.
+    assert_eq!(set(files, shared, 0, 0), Err(Denied::TooMany));
+    assert_eq!(set(last, unlock, far + 2, far + 2), Err(Denied::TooMany));
+    assert_eq!(set(last, exclusive, far + 2, far + 2), Err(Denied::TooMany));
+    assert_eq!(locks.len(), LOCKS_MAX);
+    let has = |kind| {
+        let wanted = lock(kind, far + 1, far + 5);
+        locks.has(InodeNo(last), LockTable::Posix, holder(1), wanted)
+    };
+    assert!(has(shared), "what was refused changed nothing");
+    // What adds none is done, and another session has its own.
+    set(last, exclusive, far, far).unwrap();
+    set(last, unlock, far, u64::MAX).unwrap();
+    let (no, table, one) = (InodeNo(0), LockTable::Flock, lock(shared, 0, 0));
+    locks
+        .set(no, table, holder(4), one, false, Instant::now())
+        .unwrap();
+    for file in 0..files {
+        set(file, unlock, 0, u64::MAX).unwrap();
+    }
+    assert_eq!(locks.len(), 1);
+}

@@ -2,16 +2,21 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use metadata_client::SharedRoom;
-use room::{Access, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable};
+use metadata_client::{ClientOptions, SharedRoom};
+use metadata_server::locks::LOCKS_MAX;
+use room::{
+    Access, Error, FileKind, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable, NewFile,
+};
 use rustix::fs::{FlockOperation, flock};
 
-use super::common::{LEASE, Shared};
+use super::common::{LEASE, Shared, wait_for};
 
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
@@ -195,4 +200,146 @@ fn a_lock_whose_client_died_with_the_server_is_free_when_nobody_claims_it() {
     shared.start();
     let file = File::open(b.path("f")).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();
+}
+
+/// A new file of the root that a client has open.
+fn opened(client: &SharedRoom, name: &str) -> InodeNo {
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let new = NewFile::of_kind(FileKind::Regular);
+    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
+    made.unwrap().no
+}
+
+fn range(kind: LockKind, start: u64, end: u64) -> Lock {
+    let pid = 1;
+    Lock {
+        kind,
+        start,
+        end,
+        pid,
+    }
+}
+
+/// The server counted no ranges that unlocks made, and refused to take that many up after a restart: every call of the client failed from then on.
+#[test]
+fn as_many_locks_as_there_may_be_are_taken_up_by_a_restarted_server() {
+    let shared = Shared::with_long_leases();
+    let (client, other) = (shared.client("a", 0), shared.client("b", 0));
+    let set = |no, lock| {
+        let (table, owner) = (LockTable::Posix, LockOwner(1));
+        client.set_lock(no, table, owner, lock, false, &|| false)
+    };
+    let (files, each) = (16, LOCKS_MAX as u64 / 16);
+    let files: Vec<_> = (0..files)
+        .map(|n| opened(&client, &format!("f{n}")))
+        .collect();
+    let unlocked = |at| range(LockKind::Unlock, 2 * at + 1, 2 * at + 1);
+    for no in &files {
+        set(*no, range(LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        (1..each).for_each(|at| set(*no, unlocked(at)).unwrap());
+    }
+    let refused = set(files[0], unlocked(each));
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    other.open(files[0], access).unwrap();
+    shared.server().fail_for_test();
+    client.attributes(files[0]).unwrap();
+    assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    let in_the_way = |at| {
+        let wanted = range(LockKind::Shared, at, at);
+        let held = other.test_lock(files[0], LockTable::Posix, LockOwner(7), wanted);
+        held.unwrap().is_some()
+    };
+    // What was released is free, and what the refused call was to release is held.
+    assert!(!in_the_way(2 * each - 1));
+    assert!(in_the_way(2 * each + 1));
+    assert_eq!(shared.server().metrics().locks, LOCKS_MAX as u64);
+}
+
+/// Somebody on the way between a client and its server, who keeps the answers back on request.
+struct Relay {
+    address: SocketAddr,
+    keeps: Arc<AtomicBool>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn before(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Self {
+            address: listener.local_addr().unwrap(),
+            keeps: Arc::default(),
+            connections: Arc::default(),
+        };
+        let (keeps, connections) = (relay.keeps.clone(), relay.connections.clone());
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+                pass(&client, &server, Arc::default());
+                pass(&server, &client, keeps.clone());
+                connections.lock().unwrap().extend([client, server]);
+            }
+        });
+        relay
+    }
+
+    /// Ends the connections, with what was kept back.
+    fn cut(&self) {
+        for connection in self.connections.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn pass(from: &TcpStream, to: &TcpStream, keeps: Arc<AtomicBool>) {
+    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(len @ 1..) = from.read(&mut bytes) {
+            if !keeps.load(Ordering::SeqCst) && to.write_all(&bytes[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+/// The client did not know that it had the lock, and asked for no release: it was held until the file was closed there.
+#[test]
+fn a_lock_whose_grant_was_lost_on_the_way_is_released_with_the_next_unlock() {
+    let shared = Shared::with_long_leases();
+    let relay = Relay::before(shared.address());
+    let options = ClientOptions {
+        address: relay.address.to_string(),
+        ..shared.options()
+    };
+    let client = shared.client_with(options, "a", 0);
+    let no = opened(&client, "f");
+    let set = |kind, cancelled: &dyn Fn() -> bool| {
+        let (table, owner) = (LockTable::Flock, LockOwner(1));
+        client.set_lock(no, table, owner, range(kind, 0, u64::MAX), false, cancelled)
+    };
+    relay.keeps.store(true, Ordering::SeqCst);
+    let interrupted = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let cancelled = || interrupted.load(Ordering::SeqCst);
+        let taking = scope.spawn(move || set(LockKind::Exclusive, &cancelled));
+        wait_for("the server's grant", || {
+            shared.server().metrics().locks == 1
+        });
+        interrupted.store(true, Ordering::SeqCst);
+        relay.keeps.store(false, Ordering::SeqCst);
+        relay.cut();
+        let taken = taking.join().unwrap();
+        assert!(matches!(taken, Err(Error::Interrupted)), "{taken:?}");
+    });
+    set(LockKind::Unlock, &|| false).unwrap();
+    assert_eq!(shared.server().metrics().locks, 0);
 }
