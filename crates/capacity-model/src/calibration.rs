@@ -54,7 +54,7 @@ pub const IN_TURN: Time = 24 * US;
 pub fn network_threads(processors: usize) -> usize {
     (processors / 4).clamp(1, 4)
 }
-/// Calls of a room that run at the same time: `BLOCKING_MAX` of the metadata server.
+/// Calls of a room that run at the same time, where all are one user's: `RUNNING_PER_USER` of the metadata server.
 pub const CALLS_MAX: usize = 256;
 /// Connections that have not shown a key yet, at most; the oldest gives way to the newest: `waiting_max` of the metadata server.
 pub const HANDSHAKES_MAX: usize = 256;

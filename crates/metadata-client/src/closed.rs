@@ -1,8 +1,9 @@
 //! Files that programs closed and the server still counts as open here: they are reported together.
 //!
-//! 1. None waits for longer than [`LOOK`](super::background::LOOK), and at most [`TOGETHER`] wait.
+//! 1. None waits for longer than [`LOOK`](super::background::LOOK), and at most [`TOGETHER`] wait, or a few more of many threads.
 //! 2. Names are removed after that: the space of a file that nobody has open is freed with its last name.
 
+use metadata_proto::rpc::CLOSED_MAX;
 use model::InodeNo;
 use parking_lot::Mutex;
 
@@ -35,10 +36,11 @@ impl Closed {
         state.files.len() >= TOGETHER
     }
 
-    /// All of them, with the generation of their session.
+    /// The first of them, as many as one message may have, with the generation of their session.
     pub(super) fn take(&self) -> (u64, Vec<(InodeNo, u64)>) {
         let mut state = self.0.lock();
-        (state.generation, std::mem::take(&mut state.files))
+        let count = state.files.len().min(CLOSED_MAX);
+        (state.generation, state.files.drain(..count).collect())
     }
 }
 
@@ -59,5 +61,10 @@ mod tests {
         assert!(closed.add(2, InodeNo(9), 1));
         assert_eq!(closed.take().1.len(), TOGETHER);
         assert!(closed.take().1.is_empty());
+        for at in 0..CLOSED_MAX + 3 {
+            closed.add(2, InodeNo(at as u64), 1);
+        }
+        assert_eq!(closed.take().1.len(), CLOSED_MAX);
+        assert_eq!(closed.take().1.len(), 3, "in another message");
     }
 }

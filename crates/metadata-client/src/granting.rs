@@ -1,6 +1,6 @@
 //! Asking the server for places to write to, and releasing them.
 
-use metadata_proto::rpc::MetadataClient;
+use metadata_proto::rpc::{GRANTS_MAX, MetadataClient};
 use model::{Error, Result};
 
 use super::client::ClientCore;
@@ -39,14 +39,14 @@ impl ClientCore {
     /// arrive, they end with the session.
     pub(super) fn release_finished(&self, connected: &Connected) {
         let finished = self.grants.take_finished(connected.session.generation);
-        if finished.is_empty() {
-            return;
-        }
-        let give = |client: MetadataClient, context, session| async move {
-            client.give_back(context, session, finished).await
-        };
-        if let Attempt::Unknown(why) = self.link.attempt(connected, self.deadline(), give) {
-            tracing::debug!("releasing grants: {why}");
+        for some in finished.chunks(GRANTS_MAX) {
+            let some = some.to_vec();
+            let give = |client: MetadataClient, context, session| async move {
+                client.give_back(context, session, some).await
+            };
+            if let Attempt::Unknown(why) = self.link.attempt(connected, self.deadline(), give) {
+                tracing::debug!("releasing grants: {why}");
+            }
         }
     }
 }

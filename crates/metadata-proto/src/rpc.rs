@@ -28,6 +28,10 @@ pub const SLOTS_MAX: u32 = 64;
 pub const FORMER_MAX: usize = 64;
 /// Most locked ranges of one session, of all files together.
 pub const LOCKS_MAX: usize = 16384;
+/// Most grants of one session, and of one message that releases some.
+pub const GRANTS_MAX: usize = 256;
+/// Most files of one message that reports closed ones.
+pub const CLOSED_MAX: usize = 1024;
 /// The first byte a server sends after the handshake: the client's key belongs to a user.
 pub const LET_IN: u8 = 2;
 /// The same where it does not, or not any more; nothing follows.
@@ -443,7 +447,7 @@ pub trait Metadata {
         no: InodeNo,
         access: Access,
     ) -> Reply<Inode>;
-    /// Undoes opens: of each file so many.
+    /// Undoes opens: of each file so many; at most [`CLOSED_MAX`] files.
     async fn close(session: SessionId, once: Once, closed: Vec<(InodeNo, u64)>) -> Reply<()>;
     /// Maps of up to `count` chunks (1 to 64) from `first` on, with what it takes to read them.
     async fn map(session: SessionId, no: InodeNo, first: u64, count: u32) -> Reply<Map>;
@@ -459,7 +463,7 @@ pub trait Metadata {
         written: Vec<Written>,
         sync: bool,
     ) -> Reply<Committed>;
-    /// Releases grants.
+    /// Releases grants, at most [`GRANTS_MAX`].
     async fn give_back(session: SessionId, grants: Vec<WriteGrantId>) -> Reply<()>;
     /// Makes all committed data and changes so far durable; returns the stamp covered.
     async fn sync(session: SessionId) -> Reply<u64>;

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+pub use metadata_proto::rpc::GRANTS_MAX;
 use metadata_proto::rpc::{Once, Opening, Posix, Refusal, Reply, SLOTS_MAX, SessionId};
 use netdisk::{BlockExtent, DiskId};
 use parking_lot::{Mutex, MutexGuard};
@@ -23,8 +24,6 @@ pub const SESSIONS_MAX: usize = 4096;
 pub const SESSIONS_PER_USER: usize = 512;
 /// Most files one session has open.
 pub const OPENS_MAX: usize = 65536;
-/// Most grants of one session: 4 MiB each.
-pub const GRANTS_MAX: usize = 256;
 
 /// A grant of a session.
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
 //! Who calls, for which session, and where the work is done.
 //!
 //! 1. A call is done by threads that may wait for disks; those that only look at memory too, so that no connection waits for
-//!    another's. At most [`BLOCKING_MAX`] run at once, and of one connection no more than the configuration allows.
+//!    another's. At most [`BLOCKING_MAX`] run at once, of one user [`RUNNING_PER_USER`], and of one connection no more than the
+//!    configuration allows.
 //! 2. Nothing is answered while another server may have the room already: also not what was only read.
 
 use std::net::SocketAddr;
@@ -18,7 +19,10 @@ use crate::audit::About;
 use crate::sessions::Session;
 
 /// Most calls that run at once, over all connections.
-pub(super) const BLOCKING_MAX: usize = 256;
+pub(super) const BLOCKING_MAX: usize = 320;
+
+/// Of these, most of one user: some are left for the others.
+pub(super) const RUNNING_PER_USER: usize = 256;
 
 static RUNNING: Semaphore = Semaphore::const_new(BLOCKING_MAX);
 
@@ -30,6 +34,8 @@ pub(super) struct Caller {
     pub(super) peer: SocketAddr,
     pub(super) cut: CancellationToken,
     own: Arc<Semaphore>,
+    /// Of all connections of its user.
+    of_user: Arc<Semaphore>,
 }
 
 /// What a call works with.
@@ -38,9 +44,9 @@ pub(super) type Here = (Arc<Incarnation>, Arc<Session>);
 impl Caller {
     pub(super) fn new(
         shared: Arc<Shared>,
-        serial: [u8; 16],
-        peer: SocketAddr,
+        (serial, peer): ([u8; 16], SocketAddr),
         cut: CancellationToken,
+        of_user: Arc<Semaphore>,
     ) -> Self {
         let own = Arc::new(Semaphore::new(shared.config.calls_max));
         Self {
@@ -49,6 +55,7 @@ impl Caller {
             peer,
             cut,
             own,
+            of_user,
         }
     }
 
@@ -71,13 +78,14 @@ impl Caller {
         work: impl FnOnce(&Self) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
         let begun = Instant::now();
-        let (Ok(_own), Ok(running)) = (self.own.acquire().await, RUNNING.acquire().await) else {
-            return Err(Refusal::Failed("the server stops".into()));
-        };
+        let stops = |_| Refusal::Failed("the server stops".into());
+        let _own = self.own.acquire().await.map_err(stops)?;
+        let of_user = self.of_user.clone().acquire_owned().await.map_err(stops)?;
+        let running = RUNNING.acquire().await.map_err(stops)?;
         let fence = self.shared.fence();
         let caller = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            let _running = running;
+            let _running = (running, of_user);
             work(&caller)
         });
         let reply = done.await.unwrap_or_else(|e| {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use metadata_proto::admin;
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::{
-    Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Granted, Heartbeat, Listing,
-    LockClaim, Map, Metadata, Once, Opening, Past, PastAnswer, Posix, Recalled, Refusal, Reply,
-    SessionId, Welcome, Written,
+    CLOSED_MAX, Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Granted, Heartbeat,
+    Listing, LockClaim, Map, Metadata, Once, Opening, Past, PastAnswer, Posix, Recalled, Refusal,
+    Reply, SessionId, Welcome, Written,
 };
 use room::{
     Access, FileSystem as _, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, RoomSpace,
@@ -295,6 +295,9 @@ impl Metadata for Caller {
     ) -> Reply<()> {
         let about = About::default();
         self.within("close", session, about, move |(incarnation, session)| {
+            if closed.len() > CLOSED_MAX {
+                return Err(Refusal::Posix(Posix::InvalidArgument));
+            }
             if !session.begins(once)? {
                 return Ok(());
             }

@@ -22,7 +22,7 @@ use super::incarnation::Incarnation;
 use super::refusals::refusal;
 use crate::placement::DurabilityError;
 use crate::policy::Subject;
-use crate::sessions::{Borrowed, Session};
+use crate::sessions::{Borrowed, GRANTS_MAX, Session};
 
 /// Most chunks of one map.
 pub(super) const CHUNKS_MAX: u32 = 64;
@@ -271,6 +271,9 @@ pub(super) fn place(
 }
 
 pub(super) fn release_grants((incarnation, session): &Here, grants: &[WriteGrantId]) -> Reply<()> {
+    if grants.len() > GRANTS_MAX {
+        return Err(Refusal::Posix(Posix::InvalidArgument));
+    }
     let own: Vec<WriteGrantId> = grants
         .iter()
         .copied()

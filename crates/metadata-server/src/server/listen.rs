@@ -5,9 +5,12 @@
 //! 2. A client with a key of this room whose user was removed gets one byte that says so.
 //! 3. Connections that have not shown a key are counted apart, for each address and in all, and the oldest gives way to the
 //!    newest: they keep nobody out. Users and addresses have their share of the others.
-//! 4. A connection on which no call came for [`SILENCE`] is closed; a client that takes no answers makes no calls either.
+//! 4. What the calls of one user say takes no more memory than [`BYTES_MAX`] while they wait or run, over all connections: one that says
+//!    more ends its connection.
+//! 5. A connection on which no call came for [`SILENCE`] is closed; a client that takes no answers makes no calls either.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use metadata_proto::rpc::{LET_IN, Metadata, NOT_LET_IN};
-use metadata_proto::transport::transport;
+use metadata_proto::transport;
 use parking_lot::{Mutex, RwLock};
 use room::Room;
 use rustls::ServerConfig;
@@ -23,10 +26,11 @@ use streams::{Admission, Limits, Standing};
 use tarpc::server::{BaseChannel, Channel};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::Caller;
+use super::caller::{self, Caller};
 use super::{Config, Shared};
 use crate::enrol::{self, EnrolError, User};
 
@@ -36,6 +40,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(120);
 /// Calls of a connection that wait or run; more are refused, which ends the connection on the client's side.
 const WAITING_MAX: usize = 1024;
+/// Bytes of the calls of one user that wait or run.
+const BYTES_MAX: usize = 32 << 20;
+/// A call counts as so many bytes at least: it takes memory whatever it says.
+const BYTES_MIN: usize = 1 << 10;
 
 /// The server's TLS, whose certificate is made again before it ends.
 #[derive(Debug, Default)]
@@ -69,9 +77,27 @@ pub(super) struct Users {
     by_serial: RwLock<HashMap<[u8; 16], Arc<User>>>,
     connections: Mutex<HashMap<u64, ([u8; 16], CancellationToken)>>,
     last: Mutex<u64>,
+    /// By their numbers.
+    shares: Mutex<HashMap<u32, Share>>,
+}
+
+/// What is left of the share that a user's calls have, over all connections.
+#[derive(Debug, Clone)]
+struct Share {
+    bytes: Arc<Semaphore>,
+    running: Arc<Semaphore>,
 }
 
 impl Users {
+    fn share_of(&self, user: &User) -> Share {
+        let mut shares = self.shares.lock();
+        let share = shares.entry(user.uid).or_insert_with(|| Share {
+            bytes: Arc::new(Semaphore::new(BYTES_MAX)),
+            running: Arc::new(Semaphore::new(caller::RUNNING_PER_USER)),
+        });
+        share.clone()
+    }
+
     pub(super) fn set(&self, users: &[User]) {
         let mut by_serial = HashMap::new();
         for user in users {
@@ -311,9 +337,19 @@ async fn serve(
         .map_err(|_| "it takes nothing".to_owned())?
         .map_err(|e| e.to_string())?;
     tracing::debug!(user = %user.name, "connected");
-    let caller = Caller::new(shared.clone(), serial, peer, cut.clone());
+    let Share { bytes, running } = shared.users.share_of(&user);
+    let caller = Caller::new(shared.clone(), (serial, peer), cut.clone(), running);
+    let taken: Arc<Mutex<Option<OwnedSemaphorePermit>>> = Arc::default();
+    let take = taken.clone();
+    let admit = move |len: usize| {
+        let len = u32::try_from(len.max(BYTES_MIN)).unwrap_or(u32::MAX);
+        let permit = bytes.clone().try_acquire_many_owned(len);
+        let permit = permit.map_err(|_| io::Error::other("its calls take too much memory"))?;
+        *take.lock() = Some(permit);
+        Ok(())
+    };
     let mut calls = std::pin::pin!(
-        BaseChannel::with_defaults(transport(stream))
+        BaseChannel::with_defaults(transport::serve(stream, Box::new(admit)))
             .max_concurrent_requests(WAITING_MAX)
             .execute(caller.serve())
     );
@@ -321,7 +357,12 @@ async fn serve(
         tokio::select! {
             call = calls.next() => match call {
                 Some(call) => {
-                    tokio::spawn(call);
+                    // Of the frame that was decoded last: this call's.
+                    let taken = taken.lock().take();
+                    tokio::spawn(async move {
+                        call.await;
+                        drop(taken);
+                    });
                 }
                 None => return Ok(()),
             },

@@ -5,10 +5,17 @@ mod audit;
 
 use std::sync::Arc;
 
-use crate::common::{LONG, Raw, World, people, posix};
+use crate::common::{self, LONG, Raw, World, people, posix};
 use metadata_proto::rpc::*;
+use metadata_proto::transport::REQUEST_MAX;
 use netdisk::DiskError;
 use room::{FileKind, InodeNo, SetAttr};
+use tarpc::client::RpcError;
+
+/// The answer to a client that releases grants.
+fn released(client: &Raw, grants: Vec<room::WriteGrantId>) -> Result<Reply<()>, RpcError> {
+    client.ask(|c, x, s| async move { c.give_back(x, s, grants).await })
+}
 
 #[test]
 fn a_file_in_a_directory_that_may_not_be_searched_is_not_reached_by_guessing() {
@@ -206,11 +213,7 @@ fn a_grant_of_another_session_is_not_written_to() {
         Posix::InvalidArgument
     );
     // After its release the grant gives no access, at the disk either.
-    let grants = vec![granted.grant];
-    alice
-        .ask(|c, x, s| async move { c.give_back(x, s, grants).await })
-        .unwrap()
-        .unwrap();
+    released(&alice, vec![granted.grant]).unwrap().unwrap();
     assert!(matches!(
         alice.write_block(&world, &granted, 1, 4096, 1),
         Err(DiskError::Revoked)
@@ -253,4 +256,119 @@ fn a_key_of_another_room_is_not_let_in_nor_does_it_let_the_server_in() {
     let other = World::new(0);
     let identity = Arc::new(other.identity("alice", 1000, &[1000]));
     assert!(Raw::connect(&world, identity, None).is_err());
+}
+
+/// Refused only after each of millions of numbers was deciphered, for as long as that took.
+#[test]
+fn messages_name_no_more_files_or_grants_than_a_client_has_reason_to() {
+    let (_world, _, alice, _, _) = people(LONG);
+    let close = |count: usize| {
+        let closed = vec![(InodeNo(1 << 62), 1); count];
+        let once = crate::common::once();
+        alice.ask(|c, x, s| async move { c.close(x, s, once, closed).await })
+    };
+    close(CLOSED_MAX).unwrap().unwrap();
+    assert_eq!(
+        posix(close(CLOSED_MAX + 1).unwrap()),
+        Posix::InvalidArgument
+    );
+    let release = |count: usize| released(&alice, vec![room::WriteGrantId(1); count]);
+    release(GRANTS_MAX).unwrap().unwrap();
+    assert_eq!(
+        posix(release(GRANTS_MAX + 1).unwrap()),
+        Posix::InvalidArgument
+    );
+}
+
+#[test]
+fn a_message_that_no_client_has_reason_to_send_ends_its_connection() {
+    let (world, _, alice, bob, _) = people(LONG);
+    let look = |len: usize| {
+        let name = vec![b'x'; len];
+        alice.ask(|c, x, s| async move { c.lookup(x, s, InodeNo::ROOT, name).await })
+    };
+    let fits = REQUEST_MAX - 100;
+    assert_eq!(posix(look(fits).unwrap()), Posix::NameTooLong);
+    assert!(look(REQUEST_MAX).is_err());
+    assert!(look(1).is_err(), "the connection is over");
+    // Her session is not, and nobody else notices.
+    Raw::connect(&world, alice.identity.clone(), Some(alice.id())).unwrap();
+    bob.attributes(InodeNo::ROOT).unwrap();
+}
+
+/// A world whose only disk went away, with a client that has so many grants there, and another one: a release waits for the disk.
+fn waiting(
+    change: fn(&mut metadata_server::server::Config),
+    grants: usize,
+) -> (World, Raw, Raw, Vec<Granted>) {
+    let mut world = World::new(1);
+    world.stop();
+    world.change = change;
+    world.start();
+    let alice = world.client("alice", 1000, &[1000]);
+    let bob = world.client("bob", 1001, &[1001]);
+    let grants = (0..grants).map(|_| alice.grant(1).unwrap()).collect();
+    world.disks[0].stop();
+    (world, alice, bob, grants)
+}
+
+fn pending(world: &World) -> usize {
+    world.server().disks().unwrap()[0].pending
+}
+
+#[test]
+fn what_the_waiting_calls_of_a_user_say_takes_a_bounded_memory() {
+    let slow = |config: &mut metadata_server::server::Config| {
+        config.timing.revocation_timeout = LONG;
+        config.calls_max = 1;
+    };
+    let (mut world, alice, bob, grants) = waiting(slow, 1);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| released(&alice, vec![grants[0].grant]));
+        common::until("it runs", || pending(&world) > 0);
+        // 36 MB of names that wait for their turn.
+        let names: Vec<_> = (0..40)
+            .map(|_| {
+                scope.spawn(|| {
+                    let name = vec![b'x'; 900_000];
+                    alice.ask(|c, x, s| async move { c.lookup(x, s, InodeNo::ROOT, name).await })
+                })
+            })
+            .collect();
+        for name in names {
+            assert!(name.join().unwrap().is_err(), "her connection ends");
+        }
+        first.join().unwrap().unwrap_err();
+        bob.attributes(InodeNo::ROOT).unwrap();
+    });
+    world.disks[0].start();
+    // What she said is not kept.
+    let again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).unwrap();
+    common::until("her calls are done", || {
+        again.attributes(InodeNo::ROOT).is_ok()
+    });
+}
+
+#[test]
+fn calls_of_one_user_that_wait_leave_room_for_others() {
+    // As many as may run at once of one user.
+    let calls = GRANTS_MAX;
+    let slow = |config: &mut metadata_server::server::Config| {
+        config.timing.revocation_timeout = LONG;
+        config.calls_max = GRANTS_MAX;
+    };
+    let (mut world, alice, bob, grants) = waiting(slow, calls);
+    std::thread::scope(|scope| {
+        let releases: Vec<_> = grants
+            .iter()
+            .map(|granted| scope.spawn(|| released(&alice, vec![granted.grant])))
+            .collect();
+        common::until("all of them wait for the disk", || pending(&world) == calls);
+        bob.attributes(InodeNo::ROOT).unwrap();
+        assert!(!releases.iter().any(|release| release.is_finished()));
+        world.disks[0].start();
+        for release in releases {
+            release.join().unwrap().unwrap().unwrap();
+        }
+    });
 }
