@@ -191,12 +191,15 @@ pub(crate) fn is_blend(allowed: &[Arc<Snapshot>], found: &Snapshot) -> bool {
         let Some(here) = found.tree.get(name) else {
             return states.contains(&None);
         };
+        let is_new = states.contains(&None);
         let states: Vec<&Node> = states.into_iter().flatten().collect();
         let expected = with_data_of(here, here);
+        // A step may have made a file together with its data.
+        let lacks_all = is_new && here.content.as_ref().is_some_and(Vec::is_empty);
         states
             .iter()
             .any(|node| with_data_of(node, here) == expected)
-            && is_blend_of_data(&states, here)
+            && (lacks_all && here.size == 0 || is_blend_of_data(&states, here))
     };
     names.all(as_somewhere) && allowed.iter().any(|s| s.keys == found.keys)
 }

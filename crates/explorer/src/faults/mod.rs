@@ -46,11 +46,12 @@ impl Kind {
     }
 
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Self::new(Fault::Io, Times::Once),
         Self::new(Fault::Io, Times::Always),
         Self::new(Fault::NoSpace, Times::Once),
         Self::new(Fault::NoSpace, Times::Always),
+        Self::new(Fault::Quota, Times::Always),
         Self::new(Fault::Torn, Times::Once),
         Self::new(Fault::Flip, Times::Once),
         Self::new(Fault::Short, Times::Once),
@@ -63,6 +64,7 @@ impl Kind {
         match self.fault {
             Fault::Io => true,
             Fault::NoSpace => !reads && op != Op::Lock,
+            Fault::Quota => op.takes_space(),
             Fault::Torn => op == Op::Write,
             Fault::Flip | Fault::Short | Fault::Stale => op == Op::Read,
         }
@@ -74,6 +76,7 @@ impl fmt::Display for Kind {
         let what = match self.fault {
             Fault::Io => "EIO",
             Fault::NoSpace => "ENOSPC",
+            Fault::Quota => "EDQUOT",
             Fault::Torn => "short write",
             Fault::Flip => "flipped bit",
             Fault::Stale => "stale read",

@@ -403,7 +403,10 @@ impl<'a> Course<'a> {
                     | Error::ReadOnly
             );
         // A storage that fails says nothing about what it holds.
-        let refused = matches!(self.kind.fault, Fault::Io | Fault::NoSpace | Fault::Torn);
+        let refused = matches!(
+            self.kind.fault,
+            Fault::Io | Fault::NoSpace | Fault::Quota | Fault::Torn
+        );
         let blames = damaged
             || matches!(catalog, Some(CatalogError::NotThisRoom))
             || matches!(

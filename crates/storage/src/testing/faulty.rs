@@ -197,9 +197,8 @@ impl StorageFile for FaultyFile {
         match fault {
             Some(Fault::Io | Fault::Torn) => return Err(Errno::IO.into()),
             Some(Fault::NoSpace) => return Err(Errno::NOSPC.into()),
-            Some(Fault::Quota) => return Err(Errno::DQUOT.into()),
             Some(Fault::Short) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            None | Some(Fault::Flip | Fault::Stale) => {}
+            None | Some(Fault::Quota | Fault::Flip | Fault::Stale) => {}
         }
         self.inner.read_at(buf, offset)?;
         match fault {
@@ -224,7 +223,9 @@ impl StorageFile for FaultyFile {
         match fault {
             Some(Fault::Io) => return Err(Errno::IO.into()),
             Some(Fault::NoSpace) => return Err(Errno::NOSPC.into()),
-            Some(Fault::Quota) => return Err(Errno::DQUOT.into()),
+            Some(Fault::Quota) if offset + buf.len() as u64 > self.inner.len()? => {
+                return Err(Errno::DQUOT.into());
+            }
             _ => {}
         }
         self.remember(offset, buf.len() as u64);

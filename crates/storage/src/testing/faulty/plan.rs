@@ -46,6 +46,11 @@ pub enum Op {
 
 impl Op {
     const COUNT: usize = Op::Lock as usize + 1;
+
+    /// Whether a storage can need space for it.
+    pub fn takes_space(self) -> bool {
+        matches!(self, Op::Create | Op::CreateDir | Op::Write | Op::Allocate)
+    }
 }
 
 /// How an operation is refused.
@@ -55,7 +60,8 @@ pub enum Fault {
     Io,
     /// ENOSPC.
     NoSpace,
-    /// EDQUOT.
+    /// EDQUOT for what takes space: new files and directories, allocations, writes behind the end of a file. Other operations are
+    /// carried out, as on a disk that is full.
     Quota,
     /// The first half of a write reaches the storage, then EIO. For other operations the same as `Io`.
     Torn,
@@ -221,17 +227,13 @@ impl Plan {
             }
         };
         let fault = orders.refusals.iter().find(|order| due(order)).map(|o| o.2);
+        let fault = fault.filter(|fault| *fault != Fault::Quota || call.op.takes_space());
         if fault.is_some() {
             orders.refused += 1;
             orders.first_refused.get_or_insert_with(|| call.to_string());
         }
         drop(orders);
-        if call.op == Op::Sync
-            && matches!(
-                fault,
-                Some(Fault::Io | Fault::NoSpace | Fault::Quota | Fault::Torn)
-            )
-        {
+        if call.op == Op::Sync && matches!(fault, Some(Fault::Io | Fault::NoSpace | Fault::Torn)) {
             let on_failed = lock(&self.sync_failed).clone();
             if let Some(on_failed) = on_failed {
                 on_failed(call.path);
