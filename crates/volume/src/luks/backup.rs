@@ -5,6 +5,8 @@
 //! 2. Putting one back overwrites key slots, which no order of writes can undo: the header that was there stays in force
 //!    until all material is written, and the one from the backup takes over with a higher sequence number. After a loss
 //!    of power in between, put the backup back again.
+//! 3. Without force a header takes the place only of one with the same key for the same data, and of none in the middle of
+//!    a reencryption: the state of that is in the header, and goes with it.
 //!
 //! Anyone with a backup and a passphrase that was valid then can open the volume, whatever changed since.
 
@@ -39,6 +41,22 @@ pub enum RestoreRefusal {
         /// What the device says.
         device: String,
     },
+    /// It opens another key than the device's header: one that the data was under before a reencryption, as a rule.
+    #[error(
+        "the backup opens another key than the volume has now, as it does after a reencryption: restored, it makes the data unreadable; make a new backup, and restore this one by force only if the data is under its key"
+    )]
+    OtherKey,
+    /// It was made during a reencryption, or with something else that the volume required; which goes on where the
+    /// backup says, and not where the data is.
+    #[error(
+        "the backup is of a volume that required {0:?}, as it does during a reencryption, and says nothing of what was done to the data since; restore it by force if you are sure that this was nothing"
+    )]
+    BackupRequires(String),
+    /// The device's header requires something that the one in the backup knows nothing of, as during a reencryption.
+    #[error(
+        "the volume requires {0:?}, as it does during a reencryption, of which a backup knows nothing: finish that first; restore the backup by force if you are sure"
+    )]
+    DeviceRequires(String),
     /// There is no header on the device that could be compared.
     #[error("the device has no LUKS header; restore the backup by force if you are sure")]
     NoHeader,
@@ -91,8 +109,9 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Puts a backup's header and key slots in the place of the device's. `force` does so also for another volume's, or where
-/// the device has no header.
+/// Puts a backup's header and key slots in the place of the device's. `force` does so also for another volume's, for
+/// another key than the volume's, while either requires something (a reencryption has not ended), or where the device has
+/// no header: the data can then be lost.
 ///
 /// # Errors
 /// [`LuksError::Restore`] and whatever is wrong with the header in the backup, before anything is written.
@@ -178,9 +197,18 @@ fn compare(from: &Luks, now: Option<&Luks>) -> Result<()> {
         }
         .into());
     }
+    if let Some(name) = now.requirement() {
+        return Err(RestoreRefusal::DeviceRequires(name).into());
+    }
+    if let Some(name) = from.requirement() {
+        return Err(RestoreRefusal::BackupRequires(name).into());
+    }
     let (backup, device) = (from.layout(), now.layout());
     if backup != device {
         return Err(RestoreRefusal::OtherLayout { backup, device }.into());
+    }
+    if from.key_digest() != now.key_digest() {
+        return Err(RestoreRefusal::OtherKey.into());
     }
     Ok(())
 }
@@ -190,6 +218,25 @@ impl Luks {
         match &self.header {
             Header::V1(header) => header.whole_region().next_multiple_of(4096),
             Header::V2(header) => header.region(),
+        }
+    }
+
+    /// The first thing that is required of who opens the volume.
+    fn requirement(&self) -> Option<String> {
+        match &self.header {
+            Header::V1(_) => None,
+            Header::V2(header) => header.metadata.requirements.first().cloned(),
+        }
+    }
+
+    /// Salt and digest of the data's key, which a key keeps as long as it is the volume's; `None` where nothing opens it.
+    fn key_digest(&self) -> Option<(&[u8], &[u8])> {
+        match &self.header {
+            Header::V1(header) => Some((&header.digest_salt, &header.digest)),
+            Header::V2(header) => {
+                let digest = header.data_digest().ok()?.1;
+                Some((&digest.salt, &digest.digest))
+            }
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use device::Device;
 use volume::crypt::CryptOptions;
-use volume::luks::{self, FormatOptions, Limits, Luks, LuksError, Progress, ReencryptOptions};
+use volume::luks::{
+    self, FormatOptions, Limits, Luks, LuksError, Progress, ReencryptOptions, RestoreRefusal,
+};
 
 use crate::common::*;
 use crate::power::{device_of, images};
@@ -283,6 +285,45 @@ fn what_cryptsetup_began_ends_here_and_what_ended_here_opens_there() {
         drop(luks);
         dir.run("cryptsetup", "open --test-passphrase --key-file key img");
     }
+}
+
+/// A backup made before a reencryption opens another key than the data is under; one made during it says that less is
+/// done than is.
+#[test]
+fn a_backup_of_before_or_within_a_reencryption_is_put_back_by_force_only() {
+    let (device, plain) = volume();
+    let refusal = |backup: &[u8]| {
+        let before = all(&*device);
+        let error = luks::restore_header(&device, backup, false).unwrap_err();
+        assert!(all(&*device) == before, "nothing was written");
+        match error {
+            LuksError::Restore(refusal) => refusal,
+            other => panic!("{other}"),
+        }
+    };
+    let before = luks::backup_header(&device).unwrap();
+    let mut luks = begin(&device, &cheaply()).unwrap();
+    assert!(!go_on(&mut luks, 1).unwrap());
+    let within = luks::backup_header(&device).unwrap();
+    assert!(!go_on(&mut luks, 1).unwrap());
+    let requirement = || "online-reencrypt-v2".to_owned();
+    let device_requires = RestoreRefusal::DeviceRequires(requirement());
+    assert_eq!(refusal(&within), device_requires);
+    assert_eq!(refusal(&before), device_requires);
+    assert!(go_on(&mut luks, usize::MAX).unwrap());
+    assert_eq!(refusal(&before), RestoreRefusal::OtherKey);
+    assert_eq!(
+        refusal(&within),
+        RestoreRefusal::BackupRequires(requirement())
+    );
+    assert!(all(&contents(&device, None, PASS)) == plain);
+
+    // One of afterwards comes back, and one of before by force.
+    let after = luks::backup_header(&device).unwrap();
+    luks::restore_header(&device, &after, false).unwrap();
+    assert!(all(&contents(&device, None, PASS)) == plain);
+    luks::restore_header(&device, &before, true).unwrap();
+    assert!(all(&contents(&device, None, PASS)) != plain);
 }
 
 #[test]

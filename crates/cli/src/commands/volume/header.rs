@@ -39,7 +39,7 @@ enum Command {
         image: PathBuf,
         /// The backup
         file: PathBuf,
-        /// Restore also a header of another volume, or where there is none
+        /// Restore also a header of another volume or key, during a reencryption, or where there is none; the data can be lost
         #[arg(long)]
         force: bool,
     },
