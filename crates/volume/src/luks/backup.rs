@@ -74,6 +74,7 @@ pub enum RestoreRefusal {
 /// is not.
 pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
     let luks = Luks::read(Arc::clone(device))?;
+    luks.check_places()?;
     let len = luks.backup_len();
     if len > device.len() {
         return Err(LuksError::TooSmall {
@@ -82,7 +83,7 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
             need: len,
         });
     }
-    // At most 8 MiB and 128 MiB for LUKS2; LUKS1 was checked to be as short.
+    // At most 8 MiB and 128 MiB for LUKS2, 128 MiB for LUKS1.
     let mut bytes = Zeroizing::new(vec![0; len as usize]);
     device
         .read_at(&mut bytes, 0)
@@ -118,6 +119,7 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
 pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> Result<Luks> {
     let held: Arc<dyn Device> = Arc::new(device::MemoryDevice::read_only(backup.to_vec()));
     let from = Luks::read(held)?;
+    from.check_places()?;
     let len = from.backup_len();
     if (backup.len() as u64) < len {
         return Err(RestoreRefusal::Short {
@@ -150,8 +152,10 @@ pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> R
     match from.header {
         Header::V1(header) => {
             let start = v1::LEN;
+            // Where the last page of the backup ends there may be data.
+            let end = header.whole_region() as usize;
             device
-                .write_at(&bytes[start..], start as u64)
+                .write_at(&bytes[start..end], start as u64)
                 .map_err(io("writing the key slots"))?;
             device.flush().map_err(io("making the key slots durable"))?;
             device
@@ -240,6 +244,15 @@ impl Luks {
         }
     }
 
+    /// Whether what a backup takes in is the header's: LUKS1 has places for slots that are not in use, too. A LUKS2 header
+    /// that reaches into data was made for data on another device.
+    fn check_places(&self) -> Result<()> {
+        match &self.header {
+            Header::V1(header) => header.check_all_places(),
+            Header::V2(_) => Ok(()),
+        }
+    }
+
     /// Where the data is, and how encrypted; for the message as well as for comparison.
     fn layout(&self) -> String {
         match &self.header {
@@ -252,8 +265,11 @@ impl Luks {
             }
             Header::V2(header) => match header.data_segment() {
                 Ok((segment, crypt)) => format!(
-                    "byte {} (LUKS2, {}, sectors of {} bytes)",
-                    segment.offset, crypt.encryption, crypt.sector_size
+                    "byte {} (LUKS2, {}, sectors of {} bytes, a header of {} bytes)",
+                    segment.offset,
+                    crypt.encryption,
+                    crypt.sector_size,
+                    header.region()
                 ),
                 Err(error) => format!("no one place (LUKS2, {error})"),
             },

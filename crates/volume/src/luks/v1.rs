@@ -24,7 +24,7 @@ const SLOTS_AT: usize = 208;
 const SLOT_LEN: usize = 48;
 /// Most bytes of a key.
 const KEY_LEN_MAX: u32 = 512;
-/// Most bytes of a slot's material; far more than any key needs.
+/// Most bytes of a slot's material, and of a backup with all slots; far more than any keys need.
 const MATERIAL_MAX: u64 = 128 << 20;
 /// Where the first slot's material begins in headers made here, and what the others' are aligned to; bytes.
 pub(super) const MATERIAL_ALIGN: u64 = 4096;
@@ -142,6 +142,20 @@ impl Header {
                 return malformed(format!("key slots {other} and {number} overlap"));
             }
             ranges.push((start, end, number));
+        }
+        Ok(())
+    }
+
+    /// That the places of slots that are not in use, too, end before the data and within 128 MiB: backups keep all of
+    /// [`Header::whole_region`].
+    pub(super) fn check_all_places(&self) -> Result<()> {
+        for (number, slot) in self.slots.iter().enumerate() {
+            let (_, end) = self.material(slot);
+            if end > MATERIAL_MAX || self.payload != 0 && end > self.payload_bytes() {
+                return Err(LuksError::Malformed(format!(
+                    "the place of key slot {number} ends at byte {end}, behind where the data begins or 128 MiB"
+                )));
+            }
         }
         Ok(())
     }

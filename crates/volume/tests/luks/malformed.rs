@@ -620,3 +620,67 @@ fn a_backup_of_another_volume_or_cut_short_is_not_put_back() {
     assert!(error.to_string().contains("no LUKS header"), "{error}");
     volume::luks::restore_header(&empty, &own, true).unwrap();
 }
+
+/// Nobody looked at the places of slots that are not in use, and a backup took them in.
+#[test]
+fn places_of_unused_slots_of_luks1_decide_neither_what_is_kept_nor_what_is_overwritten() {
+    let (device, _) = small(&cheap_luks1());
+    let own = all(&*device);
+    let with = |payload: u32, material: u32| {
+        let mut image = own.clone();
+        image[104..108].copy_from_slice(&payload.to_be_bytes());
+        image[208 + 7 * 48 + 40..][..4].copy_from_slice(&material.to_be_bytes());
+        image
+    };
+    let refused = |result: Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(error, LuksError::Malformed(_)), "{error}");
+        assert!(error.to_string().contains("key slot 7"), "{error}");
+    };
+    // Within the data, which begins at sector 2048.
+    let within = device_of(&with(2048, 2100));
+    assert!(read(&within).unlock(PASS, &TIGHT).is_ok());
+    refused(volume::luks::backup_header(&within).map(drop));
+    refused(volume::luks::restore_header(&device, &with(2048, 2100), false).map(drop));
+    refused(volume::luks::restore_header(&device, &with(2048, 2100), true).map(drop));
+    assert!(all(&*device) == own);
+    // Farther than any header reaches, also where the data is elsewhere.
+    let dir = Dir::new();
+    let file = dir.file("img", &with(0, 280_000));
+    let long = std::fs::File::options().write(true).open(file).unwrap();
+    long.set_len(150 << 20).unwrap();
+    refused(volume::luks::backup_header(&dir.open("img")).map(drop));
+}
+
+/// A backup has whole pages, and was put back with the zeros at its end.
+#[test]
+fn data_in_the_page_in_which_the_slots_of_luks1_end_stays() {
+    let (device, _) = small(&cheap_luks1());
+    let mut image = all(&*device);
+    // Its last slot ends there.
+    image[104..108].copy_from_slice(&1029_u32.to_be_bytes());
+    let data = noise(3, 4096);
+    image[1029 * 512..][..4096].copy_from_slice(&data);
+    let device = device_of(&image);
+    let backup = volume::luks::backup_header(&device).unwrap();
+    assert_eq!(backup.len() % 4096, 0);
+    volume::luks::restore_header(&device, &backup, false).unwrap();
+    assert!(all(&*device) == image);
+}
+
+/// It would be put back over the data.
+#[test]
+fn a_backup_with_more_place_for_key_slots_than_the_volume_has_is_not_put_back() {
+    let image = image();
+    let device = device_of(&image);
+    let mut json = json_of(&image);
+    let size = json["config"]["keyslots_size"]
+        .as_str()
+        .unwrap()
+        .parse::<u64>();
+    json["config"]["keyslots_size"] = json!((size.unwrap() + 65_536).to_string());
+    let longer = with_json(&image, &json);
+    let error = volume::luks::restore_header(&device, &longer, false).unwrap_err();
+    assert!(error.to_string().contains("by force"), "{error}");
+    assert!(all(&*device) == image);
+}
