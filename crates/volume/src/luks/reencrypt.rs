@@ -6,11 +6,12 @@
 //! 1. The next part's old ciphertext is written to the journal, and made durable.
 //! 2. The header says that this part is being written.
 //! 3. The part is written under the new key, and made durable.
-//! 4. The header says that it is done. After the last part it is the header of the new volume; the old key's slots are
-//!    wiped behind that.
+//! 4. The header says that it is done.
 //!
-//! Cut off before 2 or after 4, the part is whole; in between it comes from the journal again, whatever was torn. Nothing but
-//! this can be done with the volume until it has ended.
+//! Cut off before 2 or after 4, the part is whole; in between it comes from the journal again, whatever was torn. After the
+//! last part the header says so, the old key's slots and the journal are wiped, and the header becomes that of the new
+//! volume. Cut off there, it goes on with the new key alone: nothing is left to decrypt, and the old key may be gone
+//! already, without which cryptsetup does not go on. Nothing but this can be done with the volume until it has ended.
 //!
 //! It deliberately does not encrypt plain data, decrypt for good, or go backwards: that is refused by name.
 
@@ -176,6 +177,7 @@ impl Luks {
             hot: None,
             total,
             safety: Safety::Journal,
+            ended: false,
         };
         let json = run.begun(&next, &old_key, &new_key)?;
         header.write(&*self.device, json)
@@ -198,7 +200,8 @@ impl Luks {
     }
 
     /// Goes on with a reencryption from wherever it is, to the end (`true`), or until `progress` breaks it off (`false`),
-    /// which is asked after each step. The passphrase must open the old key and the new one.
+    /// which is asked after each step. The passphrase must open the old key and the new one; when all data is done, the new
+    /// one is enough.
     ///
     /// # Errors
     /// [`LuksError::Unsupported`] where there is none, or one that only cryptsetup can finish.
@@ -218,14 +221,24 @@ impl Luks {
         if own && run.old.0 < header.region() {
             return Err(LuksError::DataElsewhere);
         }
-        let old_key = self.unlock_for(run.old_digest, passphrase, limits)?;
+        run.measure(data.len())?;
+        let total = run.total;
         let new_key = self.unlock_for(run.new_digest, passphrase, limits)?;
+        if run.ended {
+            let Header::V2(header) = &mut self.header else {
+                unreachable!("it was seen above");
+            };
+            header.repair_copies(&*self.device)?;
+            run.finish(header, &*self.device)?;
+            // There is nothing left to break off.
+            let _ = progress(Progress { done: total, total });
+            return Ok(true);
+        }
+        let old_key = self.unlock_for(run.old_digest, passphrase, limits)?;
         let Header::V2(header) = &mut self.header else {
             unreachable!("it was seen above");
         };
         run.verify(header, &old_key, &new_key, limits)?;
-        run.measure(data.len())?;
-        let total = run.total;
         let mut mover = Mover {
             old: SectorCipher::new(
                 &run.old.2.encryption,
@@ -288,28 +301,28 @@ struct Mover<'m> {
 }
 
 impl Mover<'_> {
-    /// One step, or the recovery of one; how far it is then.
+    /// One step, or the recovery of one, and the end after the last; how far it is then.
     fn step(&mut self) -> Result<u64> {
+        let len = match (self.run.hot, self.run.safety) {
+            (Some(len), Safety::Checksums { hash, block }) => {
+                self.rewrite_what_is_old(len, hash, block)?;
+                len
+            }
+            (hot, _) => {
+                let len = hot.map_or_else(|| self.journal(), Ok)?;
+                self.rewrite(len)?;
+                len
+            }
+        };
+        self.run.done += len;
         if self.run.done < self.run.total {
-            let len = match (self.run.hot, self.run.safety) {
-                (Some(len), Safety::Checksums { hash, block }) => {
-                    self.rewrite_what_is_old(len, hash, block)?;
-                    len
-                }
-                (hot, _) => {
-                    let len = hot.map_or_else(|| self.journal(), Ok)?;
-                    self.rewrite(len)?;
-                    len
-                }
-            };
-            self.run.done += len;
             self.run.hot = None;
-        }
-        if self.run.done < self.run.total {
             let json = self.run.at(self.header);
             self.header.write(self.device, json)?;
         } else {
-            self.finish()?;
+            let json = self.run.ending(self.header);
+            self.header.write(self.device, json)?;
+            self.run.finish(self.header, self.device)?;
         }
         Ok(self.run.done)
     }
@@ -400,17 +413,6 @@ impl Mover<'_> {
         self.old.decrypt(sectors, number);
         self.new.encrypt(sectors, number);
     }
-
-    /// The header of the new volume; then nothing is left of the old one's key and of the journal.
-    fn finish(&mut self) -> Result<()> {
-        let gone: Vec<_> = self.run.gone(self.header);
-        let json = self.run.finished(self.header)?;
-        self.header.write(self.device, json)?;
-        for area in gone {
-            material::wipe(self.device, area.offset, area.size)?;
-        }
-        Ok(())
-    }
 }
 
 impl v2::Header {
@@ -429,6 +431,19 @@ impl v2::Header {
 }
 
 impl Run {
+    /// Leaves nothing of the old key and of the journal; then the header is that of the new volume. Both copies of the
+    /// header say already that it has come to this, so that this begins again wherever it was cut off. The other way
+    /// round, nobody would know that a wipe is missing.
+    fn finish(&self, header: &mut v2::Header, device: &dyn Device) -> Result<()> {
+        // Whatever would be refused is refused before the wipe.
+        let json = self.finished(header)?;
+        Metadata::parse(&json, header.binary.size)?;
+        for area in self.gone(header) {
+            material::wipe(device, area.offset, area.size)?;
+        }
+        header.write(device, json)
+    }
+
     /// The header's JSON at the beginning.
     fn begun(&self, header: &v2::Header, old: &VolumeKey, new: &VolumeKey) -> Result<Value> {
         let mut json = header.json.clone();

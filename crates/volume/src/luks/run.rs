@@ -2,7 +2,8 @@
 //!
 //! The segments in use are, in order: what is done, under the new key; what is being written ("in-reencryption"), of both;
 //! the rest, under the old key. Behind them are copies of the segment as it was and as it will be ("backup-previous",
-//! "backup-final"), which never change. A digest over these copies, the journal's place and both keys vouches that nobody made them up.
+//! "backup-final"), which never change. A digest over these copies, the journal's place and both keys vouches that nobody
+//! made them up. While the old key is wiped at the end, the slot of the reencryption has a mark of our own.
 
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
@@ -24,6 +25,8 @@ const BLOCK_MAX: u64 = 1 << 16;
 const HOT: &str = "in-reencryption";
 const PREVIOUS: &str = "backup-previous";
 const FINAL: &str = "backup-final";
+/// A member of the reencryption's key slot, of our own: nothing is left but wiping the old key.
+const ENDED: &str = "strongroom-ended";
 
 #[derive(Debug, Clone)]
 pub(super) struct Run {
@@ -43,6 +46,8 @@ pub(super) struct Run {
     /// Bytes in all, once they are known.
     pub(super) total: u64,
     pub(super) safety: Safety,
+    /// The header says that nothing is left but wiping the old key.
+    pub(super) ended: bool,
 }
 
 /// How an interrupted write can be recognized or repeated.
@@ -113,6 +118,10 @@ impl Run {
         }
         let (old_segment, old_digest) = backup(header, PREVIOUS)?;
         let (new_segment, new_digest) = backup(header, FINAL)?;
+        if old_digest == new_digest {
+            // Its key slots are wiped at the end as the old key's.
+            return refuse("a reencryption that keeps the key");
+        }
         let (Some(old), Some(new)) = (&old_segment.crypt, &new_segment.crypt) else {
             return refuse("a reencryption from or to plain data");
         };
@@ -137,8 +146,12 @@ impl Run {
             hot: None,
             total: u64::MAX,
             safety,
+            ended: false,
         };
-        run.find_place(header)?;
+        let behind = run.find_place(header)?;
+        // cryptsetup ends with the new key's segment alone.
+        let alone = run.done == u64::MAX;
+        run.ended = alone || run.hot.is_some() && !behind && json[ENDED] == true;
         let Some(hot) = run.hot else {
             return Ok(run);
         };
@@ -162,8 +175,9 @@ impl Run {
         Ok(run)
     }
 
-    /// What the segments in use say; they must say it as they would be written here.
-    fn find_place(&mut self, header: &v2::Header) -> Result<()> {
+    /// What the segments in use say; they must say it as they would be written here. Whether a part under the old key is
+    /// left behind the one that is being written.
+    fn find_place(&mut self, header: &v2::Header) -> Result<bool> {
         let in_use: Vec<(u8, &Segment)> = header
             .metadata
             .segments
@@ -198,11 +212,9 @@ impl Run {
                 "a reencryption has more parts than there are kinds of".into(),
             ));
         }
-        if self.done == u64::MAX {
-            return Ok(());
-        }
         let sector = u64::from(self.old.2.sector_size.max(self.new.sector_size));
-        if !self.done.is_multiple_of(sector) || !self.hot.unwrap_or(0).is_multiple_of(sector) {
+        let is_whole = |bytes: u64| bytes == u64::MAX || bytes.is_multiple_of(sector);
+        if !is_whole(self.done) || !is_whole(self.hot.unwrap_or(0)) {
             return Err(LuksError::Malformed(
                 "a part of a reencryption is no whole sectors".into(),
             ));
@@ -230,7 +242,7 @@ impl Run {
                 }
             }
         }
-        Ok(())
+        Ok(!rest.is_empty())
     }
 
     /// Finds out how many bytes the data has in all.
@@ -249,6 +261,14 @@ impl Run {
                 what: "the data",
                 have: device_len,
                 need: self.old.0.saturating_add(total.max(reached)),
+            });
+        }
+        if self.done == total {
+            // There was more when the header was written.
+            return Err(LuksError::TooSmall {
+                what: "the data",
+                have: device_len,
+                need: self.old.0.saturating_add(total).saturating_add(sector),
             });
         }
         self.total = total;
@@ -322,13 +342,23 @@ impl Run {
         )
     }
 
-    /// What is not needed any more when all is done.
+    /// The JSON when the last part is durable under the new key, and the old key is not wiped yet. cryptsetup does not know
+    /// the mark: it takes the last part from the journal again as long as the old key is there, and refuses to go on
+    /// afterwards. A single segment under the new key, without the mark, it would take for the beginning.
+    pub(super) fn ending(&self, header: &v2::Header) -> Value {
+        let mut json = header.json.clone();
+        json["keyslots"][self.slot.to_string()][ENDED] = json!(true);
+        json
+    }
+
+    /// What is not needed any more when all is done: the old key's slots, and then the journal, which is of use as long as
+    /// they are there.
     pub(super) fn gone(&self, header: &v2::Header) -> Vec<Area> {
         let old = &header.metadata.digests[&self.old_digest].keyslots;
-        let gone = header.metadata.keyslots.iter();
-        gone.filter(|(number, _)| **number == self.slot || old.contains(number))
-            .map(|(_, slot)| slot.area)
-            .collect()
+        let slots = header.metadata.keyslots.iter();
+        let old = slots.filter(|(number, _)| old.contains(number));
+        let areas = old.map(|(_, slot)| slot.area);
+        areas.chain([self.area]).collect()
     }
 
     /// The JSON when all is done.

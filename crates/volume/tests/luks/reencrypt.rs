@@ -151,6 +151,74 @@ fn a_reencryption_survives_a_kill_at_every_write() {
     }
 }
 
+/// The header without a requirement came first, and a wipe that did not follow it was never made up for.
+#[test]
+fn the_old_key_is_gone_from_every_image_whose_header_says_that_all_is_done() {
+    let (device, plain) = volume();
+    let before = all(&*device);
+    let mut luks = begin(&device, &cheaply()).unwrap();
+    assert!(!go_on(&mut luks, 2).unwrap());
+    let dump = luks.dump();
+    let mut slots = dump.keyslots.iter();
+    let journal = slots.find(|slot| slot.kind == "reencrypt").unwrap().area;
+    let (start, end) = (
+        journal.offset as usize,
+        (journal.offset + journal.size) as usize,
+    );
+    let last_part = &before[before.len() - (end - start)..];
+    let is_wiped = |name: &str, image: &[u8]| {
+        let mut with_old_header = image.to_vec();
+        with_old_header[..0x8000].copy_from_slice(&before[..0x8000]);
+        let opened = read(&device_of(&with_old_header)).unlock(PASS, &Limits::default());
+        assert!(opened.is_err(), "{name}: the old key is there");
+        let kept = image[start..end].iter().zip(last_part);
+        let kept = kept.filter(|(now, old)| now == old).count();
+        assert!(kept < (end - start) / 100, "{name}: the journal is there");
+    };
+    let (mut ended, mut without_old_key) = (0, 0);
+    for (name, image) in images(&all(&*device), |device| {
+        assert!(go_on(&mut read(&device), usize::MAX).unwrap());
+    }) {
+        let device = device_of(&image);
+        let mut luks = read(&device);
+        if luks.is_reencrypting() {
+            let old = luks.dump().keyslots[0].area;
+            let range = old.offset as usize..(old.offset + old.size) as usize;
+            without_old_key += usize::from(image[range.clone()] != before[range]);
+            assert!(go_on(&mut luks, usize::MAX).unwrap(), "{name}");
+        } else {
+            is_wiped(&name, &image);
+            ended += 1;
+        }
+        is_wiped(&name, &all(&*device));
+        assert!(all(&contents(&device, None, PASS)) == plain, "{name}");
+        assert_eq!(read(&device).dump().keyslots.len(), 1, "{name}");
+    }
+    assert!(ended > 2, "{ended}");
+    assert!(without_old_key > 2, "{without_old_key}");
+}
+
+/// The slots of the old key are those of the new one, and were to be wiped at the end.
+#[test]
+fn a_reencryption_that_keeps_the_key_is_left_to_cryptsetup() {
+    if !have("cryptsetup") {
+        return;
+    }
+    let (device, plain) = volume();
+    let dir = Dir::new();
+    dir.file("img", &all(&*device));
+    dir.run(
+        "cryptsetup",
+        "reencrypt --init-only --force-offline-reencrypt --batch-mode --key-file key --keep-key --sector-size 4096 --pbkdf pbkdf2 --pbkdf-force-iterations 1000 img",
+    );
+    let before = all(&*dir.open("img"));
+    let error = go_on(&mut read(&dir.open("img")), usize::MAX).unwrap_err();
+    assert!(error.to_string().contains("keeps the key"), "{error}");
+    assert!(all(&*dir.open("img")) == before, "nothing was written");
+    dir.run("cryptsetup", RESUME);
+    assert!(all(&contents(&dir.open("img"), None, PASS)) == plain);
+}
+
 /// An image whose header says that a part is being written.
 pub(crate) fn cut_off_within_a_part() -> Vec<u8> {
     let (device, _) = volume();
@@ -221,19 +289,23 @@ fn what_a_stranger_says_of_a_reencryption_is_refused() {
 }
 
 #[test]
-fn cryptsetup_ends_what_was_begun_here_wherever_it_was_cut_off() {
+fn cryptsetup_ends_what_was_begun_here_wherever_it_was_cut_off_until_the_old_key_is_wiped() {
     if !have("cryptsetup") {
         return;
     }
     let (device, plain) = volume();
-    let cut = images(&all(&*device), |device| {
+    let before = all(&*device);
+    let old = read(&device).dump().keyslots[0].area;
+    let old = old.offset as usize..(old.offset + old.size) as usize;
+    let cut = images(&before, |device| {
         let mut luks = begin(&device, &cheaply()).unwrap();
         assert!(go_on(&mut luks, usize::MAX).unwrap());
     });
-    let running: Vec<_> = cut
+    // It wants the old key, also where nothing is left to decrypt.
+    let (running, wiped): (Vec<_>, Vec<_>) = cut
         .iter()
         .filter(|(_, image)| read(&device_of(image)).is_reencrypting())
-        .collect();
+        .partition(|(_, image)| image[old.clone()] == before[old.clone()]);
     let mut repaired = 0;
     // It takes cryptsetup a second each.
     for (name, image) in running.iter().step_by(running.len() / 6) {
@@ -256,6 +328,20 @@ fn cryptsetup_ends_what_was_begun_here_wherever_it_was_cut_off() {
         );
     }
     assert!(repaired > 1);
+    // There it leaves the data alone, and it ends here.
+    for (name, image) in wiped.iter().step_by(wiped.len() / 3) {
+        let dir = Dir::new();
+        dir.file("img", image);
+        dir.try_run("cryptsetup", "repair --batch-mode --key-file key img");
+        assert!(
+            !dir.try_run("cryptsetup", RESUME).status.success(),
+            "{name}"
+        );
+        let device = dir.open("img");
+        assert!(all(&*device)[1 << 20..] == image[1 << 20..], "{name}");
+        assert!(go_on(&mut read(&device), usize::MAX).unwrap(), "{name}");
+        assert!(all(&contents(&device, None, PASS)) == plain, "{name}");
+    }
 }
 
 #[test]
