@@ -5,8 +5,9 @@
 //!    own boot, of which file or device this is, and of the number of flushes that failed. What was acknowledged without a
 //!    flush is in the kernel, and outlives the server process as long as the machine runs. Of a device that keeps it in the
 //!    process instead, no two openings have the same.
-//! 3. A failed flush is recorded before it is reported, in the store and in a file beside the key: either is enough. Where each
-//!    opening is another incarnation there is nothing to record.
+//! 3. The first failed flush of an opening is recorded before it is reported, in the store and in a file beside the key:
+//!    either is enough. Further ones begin incarnations that no later opening has. Where each opening is another incarnation
+//!    there is nothing to record, and a flush without an answer is no failure.
 //!
 //! It deliberately does not know who may do what.
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::{Device, FileDevice};
+use parking_lot::Mutex;
 
 use crate::bytes::{array_at, u32_at, u64_at};
 use crate::{BLOCK_LEN, BlockExtent, Boot, DiskId, Reason};
@@ -64,7 +66,8 @@ pub enum StoreError {
 pub struct Surroundings {
     /// Equal for two openings only where everything written before, flushed or not, is still there.
     pub origin: Vec<u8>,
-    /// A file that grows by a byte for each failed flush; beside the key. `None`: no later opening has the same origin.
+    /// A file that grows by a byte for each opening in which a flush failed; beside the key. `None`: no later opening has
+    /// the same origin.
     pub failures: Option<PathBuf>,
 }
 
@@ -108,9 +111,14 @@ pub struct Store {
     id: DiskId,
     blocks: u64,
     surroundings: Surroundings,
-    failures: AtomicU64,
+    /// Openings in which a flush failed, before this one.
+    failures: u64,
     /// Bytes of the file of failures when this was opened.
     marks: u64,
+    /// Flushes that failed since.
+    failed: AtomicU64,
+    /// The first of them is recorded.
+    recorded: Mutex<bool>,
 }
 
 impl Store {
@@ -165,8 +173,10 @@ impl Store {
             id: DiskId(array_at(&first, 16)),
             blocks,
             surroundings,
-            failures: AtomicU64::new(u64_at(&first, 40)),
+            failures: u64_at(&first, 40),
             marks,
+            failed: AtomicU64::new(0),
+            recorded: Mutex::new(false),
         })
     }
 
@@ -184,9 +194,13 @@ impl Store {
     pub fn incarnation(&self) -> Boot {
         let mut hasher = blake3::Hasher::new_derive_key(INCARNATION_CONTEXT);
         hasher.update(&self.id.0);
-        hasher.update(&self.failures.load(Ordering::SeqCst).to_le_bytes());
+        hasher.update(&self.failures.to_le_bytes());
         hasher.update(&self.marks.to_le_bytes());
         hasher.update(&self.surroundings.origin);
+        let failed = self.failed.load(Ordering::SeqCst);
+        if failed > 0 {
+            hasher.update(&failed.to_le_bytes());
+        }
         Boot(array_at(hasher.finalize().as_bytes(), 0))
     }
 
@@ -209,7 +223,21 @@ impl Store {
 
     /// Makes durable what was written before.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        self.device.flush().inspect_err(|_| self.count_failure())
+        let Err(error) = self.device.flush() else {
+            return Ok(());
+        };
+        let is_late = error.kind() == io::ErrorKind::TimedOut;
+        if is_late && self.surroundings.failures.is_none() {
+            // What this process holds it still holds: the flush may be asked for again.
+            return Err(error);
+        }
+        self.count_failure();
+        // From the kernel it is a failure like any other, which it reports once.
+        Err(if is_late {
+            io::Error::other(error)
+        } else {
+            error
+        })
     }
 
     /// Gives the space of blocks back.
@@ -220,10 +248,15 @@ impl Store {
     }
 
     fn count_failure(&self) {
-        let failures = self.failures.fetch_add(1, Ordering::SeqCst) + 1;
+        self.failed.fetch_add(1, Ordering::SeqCst);
+        // Failures at the same time wait for the record, too.
+        let mut recorded = self.recorded.lock();
+        if *recorded {
+            return;
+        }
         let in_store = self
             .device
-            .write_at(&head(self.id, self.blocks, failures), 0);
+            .write_at(&head(self.id, self.blocks, self.failures + 1), 0);
         let beside = self.surroundings.failures.as_ref().map(|path| {
             let mut file = fs::OpenOptions::new()
                 .create(true)
@@ -232,6 +265,7 @@ impl Store {
             file.write_all(b"x")?;
             file.sync_all()
         });
+        *recorded = in_store.is_ok() || matches!(beside, Some(Ok(())));
         if in_store.is_err() && matches!(beside, Some(Err(_))) {
             tracing::error!(
                 "a flush failed, and that could be recorded nowhere: restart the machine before this disk is served again"
@@ -273,26 +307,25 @@ pub(crate) fn reason(error: &io::Error) -> Reason {
 mod tests {
     use super::*;
     use device::{AroundMemory, MemoryDevice};
-    use std::sync::atomic::AtomicBool;
 
     /// Memory whose flushes fail on request.
     #[derive(Debug)]
-    struct Failing(MemoryDevice, AtomicBool);
+    struct Failing(MemoryDevice, Mutex<Option<io::ErrorKind>>);
 
     impl AroundMemory for Failing {
         fn memory(&self) -> &MemoryDevice {
             &self.0
         }
         fn sync(&self) -> io::Result<()> {
-            if self.1.load(Ordering::SeqCst) {
-                return Err(io::Error::other("fails on request"));
+            match *self.1.lock() {
+                Some(kind) => Err(io::Error::new(kind, "fails on request")),
+                None => Ok(()),
             }
-            Ok(())
         }
     }
 
     fn device() -> Arc<Failing> {
-        let device = Failing(MemoryDevice::new(1 << 20), AtomicBool::new(false));
+        let device = Failing(MemoryDevice::new(1 << 20), Mutex::default());
         Store::init(&device, DiskId([3; 16]), false).unwrap();
         Arc::new(device)
     }
@@ -347,10 +380,10 @@ mod tests {
         store.flush().unwrap();
         assert_eq!(open(&device, b"one").incarnation(), first);
         assert_ne!(open(&device, b"two").incarnation(), first);
-        device.1.store(true, Ordering::SeqCst);
+        *device.1.lock() = Some(io::ErrorKind::Other);
         store.flush().unwrap_err();
         assert_ne!(store.incarnation(), first);
-        device.1.store(false, Ordering::SeqCst);
+        *device.1.lock() = None;
         assert_ne!(open(&device, b"one").incarnation(), first);
     }
 
@@ -364,11 +397,44 @@ mod tests {
         };
         let store = Store::open(device.clone(), surroundings.clone()).unwrap();
         let first = store.incarnation();
-        device.1.store(true, Ordering::SeqCst);
+        *device.1.lock() = Some(io::ErrorKind::Other);
         store.flush().unwrap_err();
         // The store itself forgets it, as a disk that fails may.
         device.write_at(&head(DiskId([3; 16]), 255, 0), 0).unwrap();
         let again = Store::open(device, surroundings).unwrap();
         assert_ne!(again.incarnation(), first);
+    }
+    #[test]
+    fn one_failed_flush_of_an_opening_is_recorded_and_each_begins_an_incarnation() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = device();
+        let surroundings = Surroundings {
+            origin: b"one".to_vec(),
+            failures: Some(dir.path().join("disk.key.failures")),
+        };
+        let mut seen = Vec::new();
+        for opening in 1..=2 {
+            let store = Store::open(device.clone(), surroundings.clone()).unwrap();
+            seen.push(store.incarnation());
+            *device.1.lock() = Some(io::ErrorKind::TimedOut);
+            for _ in 0..3 {
+                let error = store.flush().unwrap_err();
+                assert_eq!(reason(&error), Reason::Storage);
+                seen.push(store.incarnation());
+            }
+            *device.1.lock() = None;
+            let recorded = fs::metadata(surroundings.failures.as_ref().unwrap()).unwrap();
+            assert_eq!(recorded.len(), opening);
+            assert_eq!(u64_at(&device.0.contents(), 40), opening);
+        }
+        // Also where only the store or only the file remembers it.
+        fs::remove_file(surroundings.failures.as_ref().unwrap()).unwrap();
+        seen.push(
+            Store::open(device.clone(), surroundings.clone())
+                .unwrap()
+                .incarnation(),
+        );
+        let unique: std::collections::HashSet<_> = seen.iter().map(|boot| boot.0).collect();
+        assert_eq!(unique.len(), seen.len());
     }
 }

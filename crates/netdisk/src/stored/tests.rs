@@ -167,6 +167,28 @@ fn while_nobody_answers_calls_fail_so_that_they_are_repeated() {
     assert_eq!(elsewhere.ends(), 0);
 }
 
+/// What it holds is still there; clients wrote it all again.
+#[test]
+fn a_flush_without_an_answer_ends_no_incarnation() {
+    let elsewhere = Elsewhere::with_device();
+    let device = elsewhere.open();
+    Store::init(&device, DiskId([3; 16]), false).unwrap();
+    let store = Store::open(Arc::new(device), Surroundings::of_opening()).unwrap();
+    store.write(0, &[1; BLOCK_LEN]).unwrap();
+    let before = store.incarnation();
+    elsewhere.answers(None);
+    elsewhere.sleep(PROOF_MAX.as_secs() + 1);
+    let late = store.flush().unwrap_err();
+    assert_eq!(crate::store::reason(&late), crate::Reason::Busy);
+    assert_eq!(store.incarnation(), before);
+    elsewhere.answers(Some(WriterState::Current));
+    store.flush().unwrap();
+    assert_eq!(store.incarnation(), before);
+    elsewhere.memory.power_cut();
+    store.flush().unwrap_err();
+    assert_ne!(store.incarnation(), before);
+}
+
 #[test]
 fn a_failure_that_is_no_end_is_reported() {
     let elsewhere = Elsewhere::with_device();
