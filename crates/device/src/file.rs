@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, seek};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, StatxFlags, fallocate, flock, seek, statx,
+};
 use rustix::io::Errno;
 
 use crate::known::KnownData;
@@ -46,7 +48,8 @@ pub struct FileDevice {
     data: KnownData,
 }
 
-/// Which store this is on this machine, as long as it runs: the same file opened again has the same.
+/// Which store this is on this machine, as long as it runs: the same file opened again has the same, also after its file
+/// system was mounted again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIdentity {
     /// The file system's device number; a block device's own.
@@ -140,6 +143,15 @@ impl FileDevice {
     /// Which store this is.
     pub fn identity(&self) -> FileIdentity {
         self.identity
+    }
+
+    /// The number of the mount through which the file was opened. No other mount has it until the machine starts again; the
+    /// same file system has one for each mount namespace and bind mount. `None` before Linux 6.8.
+    pub fn mount(&self) -> Option<u64> {
+        // STATX_MNT_ID_UNIQUE.
+        let unique = StatxFlags::from_bits_retain(0x4000);
+        let found = statx(&self.file, "", AtFlags::EMPTY_PATH, unique).ok()?;
+        (found.stx_mask & unique.bits() != 0).then_some(found.stx_mnt_id)
     }
 
     fn writable(&self, len: u64, offset: u64) -> io::Result<()> {

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attachment;
 mod bytes;
 pub mod capability;
 mod certificate;

@@ -2,9 +2,10 @@
 //!
 //! 1. The first block says whose disk this is; a device without it, or with a damaged one, is not served.
 //! 2. Two [`Boot`]s of a store are equal only where nothing acknowledged was lost in between: a boot is made of the machine's
-//!    own boot, of which file or device this is, and of the number of flushes that failed. What was acknowledged without a
-//!    flush is in the kernel, and outlives the server process as long as the machine runs. Of a device that keeps it in the
-//!    process instead, no two openings have the same.
+//!    own boot, of which file or device this is, of the mount or attachment that it is reached by, and of the number of
+//!    flushes that failed. What was acknowledged without a flush is in the kernel, and outlives the server process as long
+//!    as the machine runs and the file system stays mounted. Of a device that keeps it in the process instead, no two
+//!    openings have the same.
 //! 3. The first failed flush of an opening is recorded before it is reported, in the store and in a file beside the key:
 //!    either is enough. Further ones begin incarnations that no later opening has. Where each opening is another incarnation
 //!    there is nothing to record, and a flush without an answer is no failure.
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use device::{Device, FileDevice};
 use parking_lot::Mutex;
 
+use crate::attachment;
 use crate::bytes::{array_at, u32_at, u64_at};
 use crate::{BLOCK_LEN, BlockExtent, Boot, DiskId, Reason};
 
@@ -72,7 +74,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of a file or device of this machine; failures are counted in `key_file` with `.failures` behind its name.
+    /// Those of a file or device of this machine, as it is mounted or attached now; failures are counted in `key_file` with `.failures` behind its name.
     pub fn of(device: &FileDevice, key_file: &Path) -> Self {
         let identity = device.identity();
         let mut origin = match fs::read("/proc/sys/kernel/random/boot_id") {
@@ -82,10 +84,17 @@ impl Surroundings {
         };
         origin.extend_from_slice(&identity.device.to_le_bytes());
         origin.extend_from_slice(&identity.inode.to_le_bytes());
+        origin.extend_from_slice(&attachment::of(device));
         Self {
             origin,
             failures: Some(Self::failures(key_file)),
         }
+    }
+
+    /// Files of the kernel that [`Surroundings::of`] reads where the store is at this path: for a process that confines
+    /// itself. Without them a block device has another origin at each opening.
+    pub fn read_for(store: &Path) -> Option<PathBuf> {
+        attachment::files(store)
     }
 
     /// Those of a device whose unflushed writes end with the process that serves it.

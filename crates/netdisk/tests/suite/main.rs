@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod attachment;
 mod attacks;
 #[path = "../common/mod.rs"]
 mod common;

@@ -154,8 +154,10 @@ fn profile(args: &Args) -> Profile {
         .create(true)
         .mode(0o600)
         .open(&failures);
+    let mut read = vec![args.key.clone()];
+    read.extend(Surroundings::read_for(&args.store));
     Profile {
-        read: vec![args.key.clone()],
+        read,
         write: vec![args.store.clone(), failures],
         network: Network::Server(ports),
         ..Profile::default()
