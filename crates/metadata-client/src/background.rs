@@ -187,17 +187,20 @@ impl ClientCore {
 
     /// Places and makes durable what all files have.
     pub(super) fn sync_all(&self) -> Result<()> {
-        let mut first = Ok(());
-        let files = self.files.all();
-        for file in files {
-            let unplaced = file.state.lock().has_unplaced();
-            if unplaced && let Err(e) = self.flush_file(&file) {
-                file.state.lock().note_loss(&e);
-                first = first.and(Err(e));
+        self.in_one_incarnation(|incarnation| {
+            let mut first = Ok(());
+            let files = self.files.all();
+            for file in files {
+                let unplaced = file.state.lock().has_unplaced();
+                if unplaced && let Err(e) = self.flush_file(&file) {
+                    file.state.lock().note_loss(&e);
+                    first = first.and(Err(e));
+                }
             }
-        }
-        self.sync_server()?;
-        first
+            self.sync_server()?;
+            first?;
+            Ok((self.incarnation() == incarnation).then_some(()))
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! 3. A request that the server cannot serve at the moment is repeated; it fails only after the timeout.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use tarpc::context::Context;
 
 use super::client::{ClientCore, Standing};
 use super::errors::error;
+use super::files::File;
 use super::link::{Attempt, Connected};
 
 /// Pauses before a server that cannot answer just now is asked again, at first and at most.
@@ -66,6 +68,10 @@ impl ClientCore {
                 let mut state = file.state.lock();
                 state.outdate();
                 self.budget.release(state.replay());
+                if state.owed {
+                    drop(state);
+                    self.owed.lock().insert(file.no);
+                }
             }
             if !self.reopen(connected, &file, deadline)? {
                 // Broken again: the next session is taken up instead.
@@ -87,14 +93,19 @@ impl ClientCore {
     }
 
     /// Runs `attempt` until it begins and ends in one incarnation of the server, or until the timeout. `attempt` gets the
-    /// incarnation and returns `None` where that is over.
+    /// incarnation and returns `None` where that is over. What earlier ones lost is among what is to be committed when it begins.
     pub(super) fn in_one_incarnation<T>(
         &self,
         mut attempt: impl FnMut(u64) -> Result<Option<T>>,
     ) -> Result<T> {
         let deadline = self.deadline();
         loop {
-            if let Some(done) = attempt(self.incarnation())? {
+            let incarnation = self.incarnation();
+            // Its session may be in the middle of being adopted, with files that have not got back yet what was lost.
+            self.connected(deadline)?;
+            if self.incarnation() == incarnation
+                && let Some(done) = attempt(incarnation)?
+            {
                 return Ok(done);
             }
             if Instant::now() >= deadline {
@@ -182,6 +193,34 @@ impl ClientCore {
             Some(changed) => Ok(changed),
             None => Err(Error::Stale),
         }
+    }
+
+    /// Has a name linked, moved or removed: after all data that was committed before, so what the server lost of it is committed again first.
+    /// Programs replace files so, and rely on the order.
+    pub(super) fn change_after_data(&self, change: &Change) -> Result<Changed> {
+        self.in_one_incarnation(|incarnation| {
+            self.commit_owed()?;
+            self.change_in_incarnation(change, Some(incarnation))
+        })
+    }
+
+    /// Commits again what the server lost with earlier incarnations.
+    fn commit_owed(&self) -> Result<()> {
+        let owed = self.owed.lock().clone();
+        let is_owed = |file: &Arc<File>| file.state.lock().owed;
+        for file in owed.iter().filter_map(|no| self.files.get(*no)) {
+            if is_owed(&file)
+                && let Err(e) = self.flush_file(&file)
+                && !file.state.lock().note_loss(&e)
+            {
+                return Err(e);
+            }
+        }
+        if !owed.is_empty() {
+            let mut owed = self.owed.lock();
+            owed.retain(|no| self.files.get(*no).is_some_and(|file| is_owed(&file)));
+        }
+        Ok(())
     }
 
     /// Makes a change once within an incarnation of the server: `None` where the incarnation that began with session

@@ -1,12 +1,13 @@
 //! What a client consists of: its options, and the state that its threads share. The modules above say what is done with it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metadata_proto::identity::Identity;
 use metadata_proto::rpc::SessionId;
-use model::{Error, Result};
+use model::{Error, InodeNo, Result};
 use parking_lot::{Condvar, Mutex};
 
 use super::closed::Closed;
@@ -73,6 +74,8 @@ pub(super) struct ClientCore {
     pub(super) grants: Grants,
     pub(super) maps: Maps,
     pub(super) files: Files,
+    /// Files that may have data which the server lost, to be committed again.
+    pub(super) owed: Mutex<BTreeSet<InodeNo>>,
     pub(super) closed: Closed,
     pub(super) budget: Budget,
     pub(super) unnamed: Unnamed,
@@ -97,6 +100,7 @@ impl ClientCore {
             grants: Grants::default(),
             maps: Maps::new(),
             files: Files::default(),
+            owed: Mutex::default(),
             closed: Closed::default(),
             budget: Budget::new(options.log_bytes),
             unnamed: Unnamed::default(),

@@ -80,13 +80,18 @@ impl FileSystem for SharedRoom {
 
     fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> {
         let name = name.to_vec();
-        self.core.change_inode(Change::Link { no, parent, name })
+        let before = self.core.placings.load(Ordering::Acquire);
+        let linked = self
+            .core
+            .change_after_data(&Change::Link { no, parent, name })?;
+        self.core.learned(before, inode(linked)?)
     }
 
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
         self.core.send_closed();
         let name = name.to_vec();
-        self.core.change(Change::Unlink { parent, name }).map(drop)
+        let unlink = Change::Unlink { parent, name };
+        self.core.change_after_data(&unlink).map(drop)
     }
 
     fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
@@ -110,7 +115,7 @@ impl FileSystem for SharedRoom {
             new_name: new_name.to_vec(),
             mode,
         };
-        self.core.change(change).map(drop)
+        self.core.change_after_data(&change).map(drop)
     }
 
     fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {

@@ -78,6 +78,8 @@ pub(super) struct State {
     pub(super) flight: Blocks,
     /// A part from `dirty`, because a change of the whole file that the server still made in its old incarnation is newer.
     pub(super) returned: Returned,
+    /// What is to be committed has data that was committed before, and that the server lost.
+    pub(super) owed: bool,
     pub(super) log: VecDeque<Logged>,
     /// Length that what is dirty or in flight gives the file; 0 without such.
     pub(super) end: u64,
@@ -227,6 +229,8 @@ impl State {
     /// The server lost what is logged: it is to be committed again, except what was overwritten. Returns the number of blocks discarded.
     pub(super) fn replay(&mut self) -> usize {
         let mut discarded = 0;
+        // Also where all of it is dirty again: that was written over what is lost.
+        self.owed |= !self.log.is_empty();
         // Newest first: what is there already is newer.
         while let Some(logged) = self.log.pop_back() {
             self.returned.end = self.returned.end.max(logged.end);
@@ -278,6 +282,7 @@ impl State {
             self.end = 0;
             self.written = None;
             self.dirty_since = None;
+            self.owed = false;
         }
     }
 }
@@ -431,6 +436,19 @@ mod tests {
         state.take_off();
         assert_eq!(bytes(&state.flight), [(0, 1), (1, 9), (3, 2), (4, 2)]);
         assert_eq!((state.size(), state.is_dirty()), (5 * BLOCK, false));
+    }
+
+    #[test]
+    fn data_is_owed_also_where_all_that_was_lost_is_dirty_again() {
+        let mut state = State {
+            dirty: blocks(&[(0, 9)]),
+            ..State::default()
+        };
+        assert_eq!((state.replay(), state.owed), (0, false));
+        state.log.push_back(logged(1, &[(0, 1)]));
+        assert_eq!((state.replay(), state.owed), (1, true));
+        state.drop_unplaced();
+        assert!(!state.owed);
     }
 
     #[test]

@@ -107,6 +107,7 @@ impl ClientCore {
                         continue;
                     }
                     state.flight.clear();
+                    state.owed = false;
                     let stamp = committed.stamp;
                     state.log.push_back(Logged { stamp, end, blocks });
                     state.placings += 1;

@@ -391,6 +391,73 @@ fn synced(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
     no
 }
 
+/// A small file, written and closed: committed, and not durable.
+fn closed(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let new = NewFile::of_kind(FileKind::Regular);
+    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
+    let no = made.unwrap().no;
+    client.write(no, 0, bytes).unwrap();
+    client.flush(no).unwrap();
+    client.close(no, access);
+    no
+}
+
+/// What is in a file.
+fn contents(client: &SharedRoom, name: &str) -> Vec<u8> {
+    let inode = client.lookup(InodeNo::ROOT, name.as_bytes()).unwrap();
+    let mut read = vec![0; inode.size as usize];
+    assert_eq!(client.read(inode.no, 0, &mut read).unwrap(), read.len());
+    read
+}
+
+/// A server that was restarted had lost the data of a new file, and the file's move overtook it: the file was empty, for a second, or for good
+/// where its client ended then, and the one that it replaced was gone. So it was with links and removals.
+#[test]
+fn names_do_not_overtake_data_that_the_server_lost() {
+    let shared = Shared::with_long_leases();
+    let (client, other) = (shared.client("a", 0), shared.client("b", 0));
+    let root = InodeNo::ROOT;
+    for name in ["moved over", "removed"] {
+        synced(&client, name, b"old");
+    }
+    let bytes = noise(7, 10_000);
+    type Work<'a> = &'a dyn Fn(InodeNo) -> room::Result<()>;
+    let works: [(&str, Work<'_>); 3] = [
+        ("moved over", &|_| {
+            let mode = RenameMode::Replace;
+            client.rename(root, b"new", root, b"moved over", mode)
+        }),
+        ("linked", &|no| client.link(no, root, b"linked").map(drop)),
+        ("new", &|_| client.unlink(root, b"removed")),
+    ];
+    for (name, work) in works {
+        let no = closed(&client, "new", &bytes);
+        shared.server().fail_for_test();
+        work(no).unwrap();
+        assert_same(&contents(&other, name), &bytes);
+        if name == "linked" {
+            client.unlink(root, b"new").unwrap();
+        }
+    }
+    client.end().unwrap();
+}
+
+/// The client found out about the restart when it made everything durable at its end, and ended without the data that the server had lost.
+#[test]
+fn a_client_that_ends_after_a_restart_of_the_server_leaves_nothing_behind() {
+    let shared = Shared::with_long_leases();
+    let (client, other) = (shared.client("a", 0), shared.client("b", 0));
+    let bytes = noise(8, 10_000);
+    closed(&client, "f", &bytes);
+    shared.server().fail_for_test();
+    client.end().unwrap();
+    assert_same(&contents(&other, "f"), &bytes);
+}
+
 #[test]
 fn small_files_that_were_synced_do_not_care_about_a_disks_power() {
     let mut shared = Shared::new();
