@@ -16,7 +16,7 @@ use tarpc::client::RpcError;
 use tarpc::context::Context;
 
 use super::client::{ClientCore, Standing};
-use super::errors::error;
+use super::errors::{error, is_unseen};
 use super::files::File;
 use super::link::{Attempt, Connected};
 
@@ -212,6 +212,7 @@ impl ClientCore {
             if is_owed(&file)
                 && let Err(e) = self.flush_file(&file)
                 && !file.state.lock().note_loss(&e)
+                && !is_unseen(&e)
             {
                 return Err(e);
             }

@@ -16,6 +16,7 @@ use super::files::{Budget, Files, Unnamed};
 use super::grants::Grants;
 use super::link::Link;
 use super::maps::Maps;
+use super::names::Names;
 use super::slots::Slots;
 use super::transport::Tls;
 
@@ -73,6 +74,7 @@ pub(super) struct ClientCore {
     pub(super) disks: Disks,
     pub(super) grants: Grants,
     pub(super) maps: Maps,
+    pub(super) names: Names,
     pub(super) files: Files,
     /// Files that may have data which the server lost, to be committed again.
     pub(super) owed: Mutex<BTreeSet<InodeNo>>,
@@ -99,6 +101,7 @@ impl ClientCore {
             disks: Disks::new(options.disk_timeout),
             grants: Grants::default(),
             maps: Maps::new(),
+            names: Names::new(),
             files: Files::default(),
             owed: Mutex::default(),
             closed: Closed::default(),

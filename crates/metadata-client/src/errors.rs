@@ -107,6 +107,19 @@ pub(super) fn gone(error: Error) -> Error {
     }
 }
 
+/// The server has seen no name of a file, and the one that is known here is another file's or gone. Data for it is kept.
+pub(super) fn unseen() -> Error {
+    Error::Io(std::io::Error::new(
+        std::io::ErrorKind::StaleNetworkFileHandle,
+        "the file was moved, and the metadata server has not seen its new name: its data is kept until somebody looks at that",
+    ))
+}
+
+/// Whether it is [`unseen`].
+pub(super) fn is_unseen(error: &Error) -> bool {
+    matches!(error, Error::Io(e) if e.kind() == std::io::ErrorKind::StaleNetworkFileHandle)
+}
+
 /// For the log.
 pub(super) fn words(no: InodeNo, error: &Error) -> String {
     format!("inode {}: {error}", no.0)

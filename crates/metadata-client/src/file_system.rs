@@ -11,6 +11,7 @@ use model::{
 use super::SharedRoom;
 use super::client::ClientCore;
 use super::errors::{gone, unexpected};
+use super::names::Name;
 use super::opens::inode;
 
 /// Entries of a directory asked for at once, at most.
@@ -42,6 +43,7 @@ impl FileSystem for SharedRoom {
             let name = name.to_vec();
             async move { client.lookup(context, session, parent, name).await }
         })?;
+        self.core.reached(&inode, Name::new(parent, name));
         self.core.learned(before, inode)
     }
 
@@ -58,11 +60,13 @@ impl FileSystem for SharedRoom {
     }
 
     fn make(&self, parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode> {
-        self.core.change_inode(Change::Make {
+        let made = self.core.change_inode(Change::Make {
             parent,
             name: name.to_vec(),
             new: new.clone(),
-        })
+        })?;
+        self.core.reached(&made, Name::new(parent, name));
+        Ok(made)
     }
 
     fn create(&self, parent: InodeNo, name: &[u8], new: &NewFile, access: Access) -> Result<Inode> {
@@ -79,12 +83,15 @@ impl FileSystem for SharedRoom {
     }
 
     fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode> {
-        let name = name.to_vec();
         let before = self.core.placings.load(Ordering::Acquire);
-        let linked = self
-            .core
-            .change_after_data(&Change::Link { no, parent, name })?;
-        self.core.learned(before, inode(linked)?)
+        let link = Change::Link {
+            no,
+            parent,
+            name: name.to_vec(),
+        };
+        let linked = inode(self.core.change_after_data(&link)?)?;
+        self.core.reached(&linked, Name::new(parent, name));
+        self.core.learned(before, linked)
     }
 
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
@@ -115,7 +122,19 @@ impl FileSystem for SharedRoom {
             new_name: new_name.to_vec(),
             mode,
         };
-        self.core.change_after_data(&change).map(drop)
+        let moved = self.core.names.file(parent, name);
+        let back = match mode {
+            RenameMode::Exchange => self.core.names.file(new_parent, new_name),
+            RenameMode::Replace | RenameMode::NoReplace => None,
+        };
+        self.core.change_after_data(&change)?;
+        if let Some(no) = moved {
+            self.core.is_named(no, Name::new(new_parent, new_name));
+        }
+        if let Some(no) = back {
+            self.core.is_named(no, Name::new(parent, name));
+        }
+        Ok(())
     }
 
     fn read_link(&self, no: InodeNo) -> Result<Vec<u8>> {

@@ -16,6 +16,7 @@ use model::{Error, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, Result,
 use parking_lot::{Condvar, Mutex};
 
 use super::errors::WriteBackError;
+use super::names::Name;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = 4096;
@@ -66,6 +67,8 @@ pub(super) struct Held {
 pub(super) struct State {
     /// As the server reported it last.
     pub(super) inode: Option<Inode>,
+    /// By which it was reached last.
+    pub(super) name: Option<Name>,
     /// Opens here, and those that the server counts in its session of that generation.
     pub(super) opens: u64,
     pub(super) server_opens: u64,

@@ -30,6 +30,8 @@ mod grants;
 mod link;
 mod locks;
 mod maps;
+mod names;
+mod naming;
 mod opens;
 mod past;
 mod placing;

@@ -17,6 +17,7 @@ use super::client::ClientCore;
 use super::errors::{error, gone, unexpected};
 use super::files::File;
 use super::link::{Attempt, Connected};
+use super::names::Name;
 
 /// How often attributes are fetched again because data was committed meanwhile.
 const ROUNDS: usize = 5;
@@ -81,9 +82,11 @@ impl ClientCore {
                 return Err(gone(e));
             }
         };
+        let name = self.names.get(no);
         let mut state = file.state.lock();
         state.opened(generation);
         state.set_inode(&inode);
+        state.name = name.or(state.name.take());
         Ok(state.seen(inode))
     }
 
@@ -106,6 +109,7 @@ impl ClientCore {
             _ => None,
         };
         let inode = inode(changed)?;
+        self.reached(&inode, Name::new(parent, name));
         let now = self.connected(self.deadline())?.session;
         if session != Some(now.id) {
             // Refused, which the server says again; or its session ended, and the open with it.
@@ -115,6 +119,7 @@ impl ClientCore {
         let mut state = file.state.lock();
         state.opened(now.generation);
         state.set_inode(&inode);
+        state.name = Some(Name::new(parent, name));
         Ok(state.seen(inode))
     }
 
@@ -127,32 +132,44 @@ impl ClientCore {
     ) -> Result<bool> {
         let no = file.no;
         let generation = connected.session.generation;
-        {
+        let name = {
             let mut state = file.state.lock();
             if state.opens == 0 {
                 return Ok(true);
             }
             // A close from now on is reported in this session, also where the answer to this is lost.
             (state.generation, state.server_opens) = (generation, 1);
-        }
+            state.name.clone()
+        };
         let access = Access {
             read: true,
             write: false,
         };
-        let answer =
+        let again = || {
             self.link
                 .attempt(connected, deadline, |client, context, session| async move {
                     let opening = Opening::Again;
                     client.open(context, session, opening, no, access).await
-                });
+                })
+        };
+        let mut answer = again();
+        if let (Attempt::Answer(Err(Refusal::Posix(Posix::Stale))), Some(name)) = (&answer, name) {
+            // The server has not seen a name of it. What it says to this one shows in the next answer.
+            let look = |client: MetadataClient, context, session| async move {
+                let Name { parent, name } = name;
+                client.lookup(context, session, parent, name.to_vec()).await
+            };
+            let _ = self.link.attempt(connected, deadline, look);
+            answer = again();
+        }
         let mut state = file.state.lock();
         match answer {
             Attempt::Answer(Ok(inode)) => state.set_inode(&inode),
-            Attempt::Answer(Err(Refusal::Posix(Posix::NotFound | Posix::Stale))) => {
+            Attempt::Answer(Err(Refusal::Posix(Posix::NotFound))) => {
                 tracing::warn!(inode = no.0, "an open file is gone");
                 state.gone = true;
             }
-            // What may not be read any more may still be written: the server says so when it is.
+            // What may not be read any more may still be written, and a name may be seen later: the server says so then.
             Attempt::Answer(Err(Refusal::Posix(_))) => state.server_opens = 0,
             Attempt::Answer(Err(Refusal::NoSession | Refusal::NotNow(_))) | Attempt::Unknown(_) => {
                 return Ok(false);

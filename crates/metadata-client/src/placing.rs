@@ -2,7 +2,8 @@
 //!
 //! 1. A block is sealed once for each place it is written to; a place whose write failed is not written again.
 //! 2. The server gets the extent only after its disk acknowledged the write.
-//! 3. Data that cannot be committed now stays to be committed; data that is refused for good is discarded and reported once.
+//! 3. Data that cannot be committed now stays to be committed; data that is refused for good is discarded and reported once. That the server has
+//!    seen no name of a file is not for good: the file is there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::client::{ClientCore, PAUSE};
 use super::disks::{Next, REQUEST_BLOCKS};
-use super::errors::{WriteBackError, words};
+use super::errors::{WriteBackError, unseen, words};
 use super::files::{BLOCK, Blocks, File, Logged};
 use super::grants::GrantedBlocks;
 
@@ -45,6 +46,8 @@ struct Job {
 enum Failed {
     /// The grants are over: once more, elsewhere.
     Again,
+    /// The server has seen no name of the file.
+    Unseen,
     For(Error),
 }
 
@@ -124,9 +127,23 @@ impl ClientCore {
                     std::thread::sleep(pause);
                     pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
                 }
+                Err(Failed::Unseen) => {
+                    let shown = match self.show_name(file) {
+                        Ok(shown) => shown,
+                        Err(e) => return self.not_committed(file, e).map(|()| None),
+                    };
+                    self.budget.release(file.state.lock().land());
+                    if !shown || Instant::now() + pause >= deadline {
+                        // It is there, under another name: somebody will look at that.
+                        return Err(unseen());
+                    }
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
+                }
                 Err(failed) => {
                     let e = match failed {
                         Failed::For(e) => e,
+                        Failed::Unseen => unseen(),
                         Failed::Again => {
                             Error::Unreachable("the metadata server, which takes nothing,".into())
                         }
@@ -205,6 +222,7 @@ impl ClientCore {
                 | Refusal::Posix(Posix::Io)
                 | Refusal::DiskUnreachable(_),
             ) => Err(Failed::Again),
+            Err(Refusal::Posix(Posix::Stale)) => Err(Failed::Unseen),
             Err(refusal) => Err(Failed::For(super::errors::gone(super::errors::error(
                 refusal,
             )))),

@@ -113,7 +113,7 @@ impl Incarnation {
             locks: Locks::default(),
             grace,
             handles,
-            paths: Paths::new(),
+            paths: Paths::new(fault.is_late()),
             rights: RwLock::new(()),
             next_lane: AtomicUsize::new(0),
             obstacles: Obstacles::default(),

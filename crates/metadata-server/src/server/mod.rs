@@ -365,6 +365,16 @@ impl MetadataServer {
         self.shared.fault.is_set()
     }
 
+    /// As two minutes after a start of the server, if nobody looked at any name since; and so it is after each start from now on. For
+    /// tests of numbers that it has seen no name of.
+    #[doc(hidden)]
+    pub fn forget_names_for_test(&self) {
+        self.shared.fault.set_late();
+        if let Some(incarnation) = self.shared.incarnation() {
+            incarnation.paths.forget_for_test();
+        }
+    }
+
     /// Ends the present incarnation as a failed flush of a disk does, with all data that was not durable: for tests of what follows.
     #[doc(hidden)]
     pub fn fail_for_test(&self) {

@@ -3,7 +3,7 @@
 //! 1. A file that a session has open is reached, whatever became of its path.
 //! 2. A directory is reached if the user may search every directory above it, as they are now.
 //! 3. Another inode is reached through a directory in which it has a name, as far as this server has seen one. Where it has seen none the
-//!    number is `Stale`, and the client's kernel looks the path up again. In the first two minutes it is reached all the same:
+//!    number is `Stale`, and the client or its kernel looks the path up again. In the first two minutes it is reached all the same:
 //!    clients open again what they had open before a restart.
 //! 4. What was found is kept for the session until a directory moves or the rights of one change.
 //!
@@ -11,7 +11,7 @@
 //! what relies on it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -31,6 +31,8 @@ const GRACE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(crate) struct Paths {
     begun: Instant,
+    /// A test does not wait for the end of the first two minutes.
+    is_late: AtomicBool,
     /// Counts moves of directories and changes of their rights.
     changes: AtomicU64,
     /// For inodes that are no directories: directories in which they have names.
@@ -38,9 +40,10 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(is_late: bool) -> Self {
         Self {
             begun: Instant::now(),
+            is_late: AtomicBool::new(is_late),
             changes: AtomicU64::new(0),
             seen: Mutex::default(),
         }
@@ -78,6 +81,17 @@ impl Paths {
         }
     }
 
+    /// Whether numbers are taken of which no name was seen.
+    fn is_in_grace(&self) -> bool {
+        self.begun.elapsed() < GRACE && !self.is_late.load(Ordering::SeqCst)
+    }
+
+    /// As two minutes after a start, if nobody looked at anything since.
+    pub(super) fn forget_for_test(&self) {
+        self.is_late.store(true, Ordering::SeqCst);
+        self.seen.lock().clear();
+    }
+
     /// What was found about ways through directories does not count any more.
     pub(super) fn directory_changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
@@ -102,12 +116,17 @@ impl Incarnation {
 
     /// Whether one of the names of an inode is reached.
     fn named(&self, session: &Session, inode: &Inode) -> room::Result<()> {
+        let unseen = || match inode.nlink {
+            // It has none: nobody finds it again.
+            0 => Error::NotFound,
+            _ => Error::Stale,
+        };
         let directories = self.paths.seen.lock().get(&inode.no).cloned();
         let directories = match directories {
-            Some(directories) if directories.is_empty() => return Err(Error::Stale),
+            Some(directories) if directories.is_empty() => return Err(unseen()),
             Some(directories) => directories,
-            None if self.paths.begun.elapsed() < GRACE => return Ok(()),
-            None => return Err(Error::Stale),
+            None if self.paths.is_in_grace() => return Ok(()),
+            None => return Err(unseen()),
         };
         for directory in &directories {
             match self.searchable(session, *directory) {

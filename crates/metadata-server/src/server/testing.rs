@@ -1,5 +1,7 @@
 //! Failures at chosen moments of a change, for tests.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 
 /// A moment of a change.
@@ -20,19 +22,31 @@ pub enum Point {
 
 /// The failure that is to come, if any.
 #[derive(Debug, Default)]
-pub(crate) struct Fault(Mutex<Option<Point>>);
+pub(crate) struct Fault {
+    point: Mutex<Option<Point>>,
+    /// Incarnations take no number of which they have seen no name, from their beginning on.
+    late: AtomicBool,
+}
 
 impl Fault {
     pub(super) fn set(&self, point: Point) {
-        *self.0.lock() = Some(point);
+        *self.point.lock() = Some(point);
     }
 
     pub(super) fn is_set(&self) -> bool {
-        self.0.lock().is_some()
+        self.point.lock().is_some()
     }
 
     /// Whether the failure comes now: once.
     pub(super) fn comes(&self, point: Point) -> bool {
-        self.0.lock().take_if(|set| *set == point).is_some()
+        self.point.lock().take_if(|set| *set == point).is_some()
+    }
+
+    pub(super) fn set_late(&self) {
+        self.late.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.late.load(Ordering::SeqCst)
     }
 }

@@ -153,6 +153,51 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
     assert_eq!(shared.server().sessions().unwrap(), session);
 }
 
+/// A client that was cut off for longer than its lease opened its files again by their numbers. To a server that had been started two minutes before,
+/// and had not seen their names, these were not enough: the files were taken for removed, and what was written to them was lost.
+#[test]
+fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of_it() {
+    let shared = Shared::new();
+    let way = Way::to(shared.address());
+    let options = ClientOptions {
+        address: way.address.clone(),
+        ..shared.options()
+    };
+    let (root, alice) = (
+        shared.client("root", 0),
+        shared.client_with(options, "alice", 1000),
+    );
+    root.make(InodeNo::ROOT, b"f", &new(0, 0o666)).unwrap();
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let file = alice.lookup(InodeNo::ROOT, b"f").unwrap().no;
+    alice.open(file, access).unwrap();
+    // A server that has not seen the name takes the number at first.
+    let before = shared.server().metrics().reopened;
+    shared.server().fail_for_test();
+    wait_for("the room is opened again", || {
+        shared.server().metrics().reopened > before && shared.server().is_serving()
+    });
+    alice.write(file, 0, b"before").unwrap();
+    alice.fsync(file).unwrap();
+    shared.server().forget_names_for_test();
+    alice.write(file, 0, b"after!").unwrap();
+    let has_session = || {
+        let sessions = shared.server().sessions().unwrap();
+        sessions.iter().any(|(_, name)| name == "alice")
+    };
+    way.lose(&way.requests, || {
+        wait_for("the end of a lease", || !has_session());
+    });
+    alice.fsync(file).unwrap();
+    let mut text = [0; 6];
+    root.read(file, 0, &mut text).unwrap();
+    assert_eq!(&text, b"after!");
+    alice.close(file, access);
+}
+
 #[test]
 fn a_server_that_hangs_is_found_out_while_grants_are_released() {
     let shared = Shared::with_long_leases();

@@ -446,6 +446,77 @@ fn names_do_not_overtake_data_that_the_server_lost() {
     client.end().unwrap();
 }
 
+/// To the server a number is not enough once it was there for two minutes. The data of a file that its client had closed before was taken for that
+/// of a removed one, and discarded without a word, when a server had lost it and could take it again only after that time.
+#[test]
+fn closed_data_is_kept_when_the_server_has_seen_no_name_of_its_file() {
+    let shared = Shared::with_long_leases();
+    let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
+    shared.server().forget_names_for_test();
+    let dir = InodeNo::ROOT;
+    let bytes = noise(9, 10_000);
+    let write = |name: &str, between: &dyn Fn()| {
+        let made = root.make(dir, name.as_bytes(), &new(0, 0o666)).unwrap();
+        let access = Access {
+            read: false,
+            write: true,
+        };
+        let no = alice.lookup(dir, name.as_bytes()).unwrap().no;
+        assert_eq!(no, made.no);
+        alice.open(no, access).unwrap();
+        between();
+        alice.write(no, 0, &bytes).unwrap();
+        alice.flush(no).unwrap();
+        alice.close(no, access);
+        no
+    };
+    write("f", &|| ());
+    shared.server().fail_for_test();
+    alice.sync().unwrap();
+    assert_same(&contents(&root, "f"), &bytes);
+
+    // Under a name that the client does not know it is kept until somebody looks at that.
+    write("moved", &|| {
+        let mode = RenameMode::NoReplace;
+        root.rename(dir, b"moved", dir, b"new", mode).unwrap();
+    });
+    shared.server().fail_for_test();
+    let kept = alice.sync();
+    assert!(matches!(kept, Err(Error::Io(_))), "{kept:?}");
+    // Changes of other names do not wait for it.
+    let refused = alice.unlink(dir, b"f");
+    assert!(matches!(refused, Err(Error::AccessDenied)), "{refused:?}");
+    root.lookup(dir, b"new").unwrap();
+    alice.sync().unwrap();
+    assert_same(&contents(&root, "new"), &bytes);
+
+    // By a name that it moved itself.
+    let set = SetAttr {
+        mode: Some(0o777),
+        ..SetAttr::default()
+    };
+    root.set_attributes(dir, &set).unwrap();
+    write("its own", &|| {
+        let mode = RenameMode::NoReplace;
+        alice.rename(dir, b"its own", dir, b"other", mode).unwrap();
+    });
+    shared.server().fail_for_test();
+    alice.sync().unwrap();
+    assert_same(&contents(&root, "other"), &bytes);
+
+    // A removed file needs none, also while another client has it open.
+    let no = write("removed", &|| ());
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    root.open(no, access).unwrap();
+    root.unlink(dir, b"removed").unwrap();
+    shared.server().fail_for_test();
+    alice.sync().unwrap();
+    root.close(no, access);
+}
+
 /// The client found out about the restart when it made everything durable at its end, and ended without the data that the server had lost.
 #[test]
 fn a_client_that_ends_after_a_restart_of_the_server_leaves_nothing_behind() {
