@@ -13,7 +13,7 @@ pub(super) fn error(refusal: Refusal) -> Error {
         Refusal::NotNow(Delay::Reopening | Delay::UnderWay | Delay::Reclaiming) => {
             Error::Unreachable("the metadata server".into())
         }
-        other @ (Refusal::Version { .. } | Refusal::Failed(_)) => {
+        other @ (Refusal::Version { .. } | Refusal::Changed | Refusal::Failed(_)) => {
             Error::Io(std::io::Error::other(other))
         }
     }

@@ -4,8 +4,10 @@
 //!    (committed, lost by the server, to be committed again) and `log` (committed, not yet known to be durable), newest first;
 //!    the same block may be in several with different contents. Each counts against the [`Budget`] until it leaves the log or is
 //!    discarded.
-//! 2. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
-//! 3. A file of which locks were lost answers `Stale` until its last close.
+//! 2. What was returned is committed before anything else, and by itself: onto the file as it is after what the server still has of this
+//!    client's, and not where another client has changed it since ([decision 51](../../../docs/decisions/0051-data-committed-again.md)).
+//! 3. Order of locks: `writing`, `flushing`, `state`. The network is never waited for under `state`.
+//! 4. A file of which locks were lost answers `Stale` until its last close.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -34,14 +36,31 @@ pub(super) struct Logged {
     /// The file is at least this long with it.
     pub(super) end: u64,
     pub(super) blocks: Blocks,
+    /// What the server said of the file's modification times before and after.
+    pub(super) moments: Vec<Timestamp>,
+    /// Before it, changes of this client may have been made whose answers were lost.
+    pub(super) unsure: bool,
 }
 
-/// Committed data that the server lost.
+/// Committed data that the server lost, or may have lost.
 #[derive(Debug, Default)]
 pub(super) struct Returned {
     pub(super) blocks: Blocks,
     /// The file is at least this long with it; 0 without such.
     end: u64,
+    /// Of what it consists, oldest first.
+    parts: Vec<Part>,
+    /// The file's modification time, as the restarted server has it. `None`: it was not asked for yet.
+    onto: Option<Timestamp>,
+}
+
+/// What was logged, without its data.
+#[derive(Debug)]
+struct Part {
+    end: u64,
+    blocks: Vec<u64>,
+    moments: Vec<Timestamp>,
+    unsure: bool,
 }
 
 /// Names what is known of a file's maps: no two moments of any file have the same, also when a file was forgotten in between.
@@ -83,6 +102,8 @@ pub(super) struct State {
     pub(super) returned: Returned,
     /// What is to be committed has data that was committed before, and that the server lost.
     pub(super) owed: bool,
+    /// A change of data by this client may have been made, and its answer was lost.
+    pub(super) unsure: bool,
     pub(super) log: VecDeque<Logged>,
     /// Length that what is dirty or in flight gives the file; 0 without such.
     pub(super) end: u64,
@@ -205,6 +226,76 @@ impl State {
         blocks
     }
 
+    /// Whether it is to be asked for how much of what is [`returned`](Self::returned) the server still has.
+    pub(super) fn is_unjudged(&self) -> bool {
+        !self.returned.blocks.is_empty() && self.returned.onto.is_none()
+    }
+
+    /// Decides what becomes of the returned data, by the file's modification time on the restarted server. What that still has is
+    /// forgotten. `Err`: somebody else has changed the file since, so all of it is. The number of blocks.
+    pub(super) fn judge(&mut self, found: Timestamp) -> std::result::Result<usize, usize> {
+        let before = self.returned.blocks.len();
+        let parts = &mut self.returned.parts;
+        let unsure = self.unsure || parts.iter().any(|part| part.unsure);
+        let lost_from = parts.iter().enumerate().rev().find_map(|(at, part)| {
+            let mut moments = part.moments.iter().rev();
+            match moments.position(|moment| *moment == found)? {
+                0 => Some(at + 1),
+                _ => Some(at),
+            }
+        });
+        // What is not known may be this client's own.
+        let Some(lost_from) = lost_from.or(unsure.then_some(0)) else {
+            self.returned = Returned::default();
+            self.committed();
+            return Err(before);
+        };
+        parts.drain(..lost_from);
+        let lost: HashSet<u64> = parts
+            .iter()
+            .flat_map(|part| &part.blocks)
+            .copied()
+            .collect();
+        self.returned.end = parts.iter().map(|part| part.end).max().unwrap_or(0);
+        self.returned.blocks.retain(|at, _| lost.contains(at));
+        self.returned.onto = Some(found);
+        self.committed();
+        Ok(before - self.returned.blocks.len())
+    }
+
+    /// Moves the returned blocks to `flight`, which was empty, if there are any. The modification time of the file that they are for, and the
+    /// length that it gets.
+    pub(super) fn take_off_returned(&mut self) -> Option<(Timestamp, u64)> {
+        let onto = self.returned.onto?;
+        if self.returned.blocks.is_empty() {
+            return None;
+        }
+        self.flight = std::mem::take(&mut self.returned.blocks);
+        let stored = self.inode.as_ref().map_or(0, |i| i.size);
+        Some((onto, stored.max(self.returned.end)))
+    }
+
+    /// Moves them back. Returns the number of blocks discarded because there are newer ones.
+    pub(super) fn land_returned(&mut self) -> usize {
+        let flight = std::mem::take(&mut self.flight);
+        let before = flight.len();
+        let older = flight
+            .into_iter()
+            .filter(|(at, _)| !self.dirty.contains_key(at));
+        self.returned.blocks = older.collect();
+        before - self.returned.blocks.len()
+    }
+
+    /// The file was changed since it was looked at.
+    pub(super) fn judge_again(&mut self) {
+        self.returned.onto = None;
+    }
+
+    /// Everything that is to be committed of what was returned, was.
+    pub(super) fn returned_committed(&mut self) {
+        self.returned = Returned::default();
+    }
+
     /// Moves everything that is to be committed to `flight`, which was empty.
     pub(super) fn take_off(&mut self) {
         let returned = std::mem::take(&mut self.returned);
@@ -232,11 +323,19 @@ impl State {
     /// The server lost what is logged: it is to be committed again, except what was overwritten. Returns the number of blocks discarded.
     pub(super) fn replay(&mut self) -> usize {
         let mut discarded = 0;
+        self.returned.onto = None;
+        let mut parts = Vec::with_capacity(self.log.len());
         // Also where all of it is dirty again: that was written over what is lost.
         self.owed |= !self.log.is_empty();
         // Newest first: what is there already is newer.
         while let Some(logged) = self.log.pop_back() {
             self.returned.end = self.returned.end.max(logged.end);
+            parts.push(Part {
+                end: logged.end,
+                blocks: logged.blocks.keys().copied().collect(),
+                moments: logged.moments,
+                unsure: logged.unsure,
+            });
             for (at, block) in logged.blocks {
                 let layers = [&self.dirty, &self.flight, &self.returned.blocks];
                 if layers.iter().any(|layer| layer.contains_key(&at)) {
@@ -246,6 +345,7 @@ impl State {
                 }
             }
         }
+        self.returned.parts.extend(parts.into_iter().rev());
         if self.is_dirty() {
             self.dirty_since.get_or_insert_with(Instant::now);
         }
@@ -265,6 +365,7 @@ impl State {
     pub(super) fn settle_all(&mut self) -> usize {
         let returned = std::mem::take(&mut self.returned).blocks.len();
         let logged: usize = self.log.drain(..).map(|l| l.blocks.len()).sum();
+        self.unsure = false;
         self.committed();
         returned + logged
     }
@@ -286,6 +387,7 @@ impl State {
             self.written = None;
             self.dirty_since = None;
             self.owed = false;
+            self.returned = Returned::default();
         }
     }
 }
@@ -410,11 +512,22 @@ mod tests {
         blocks.iter().map(|(at, block)| (*at, block[0])).collect()
     }
 
+    /// A modification time.
+    fn moment(at: u64) -> Timestamp {
+        Timestamp {
+            secs: at as i64,
+            nanos: 0,
+        }
+    }
+
+    /// Stamped when the file was changed from the moment before to this one.
     fn logged(stamp: u64, of: &[(u64, u8)]) -> Logged {
         Logged {
             stamp,
             end: of.last().map_or(0, |(at, _)| (at + 1) * BLOCK),
             blocks: blocks(of),
+            moments: vec![moment(stamp - 1), moment(stamp)],
+            unsure: false,
         }
     }
 
@@ -467,6 +580,60 @@ mod tests {
         // Only what was written after the change.
         assert_eq!(bytes(&state.overlay(0, 9)), [(1, 9)]);
         assert_eq!(state.size(), 2 * BLOCK);
+    }
+
+    #[test]
+    fn only_what_the_server_lost_is_committed_again_and_never_over_what_another_wrote() {
+        let returned = |unsure| {
+            let mut state = State {
+                dirty: blocks(&[(5, 9)]),
+                unsure,
+                ..State::default()
+            };
+            // Another client's change is between the second and the third.
+            for (stamp, of) in [
+                (1, [(0, 1), (1, 1)]),
+                (2, [(1, 2), (2, 2)]),
+                (4, [(2, 4), (3, 4)]),
+            ] {
+                state.log.push_back(logged(stamp, &of));
+            }
+            assert_eq!(state.replay(), 2);
+            assert!(state.is_unjudged());
+            state
+        };
+        let all = vec![(0, 1), (1, 2), (2, 4), (3, 4)];
+        for (found, left) in [
+            (0, all.clone()),
+            (1, all[1..].to_vec()),
+            (2, all[2..].to_vec()),
+            (3, all[2..].to_vec()),
+            (4, Vec::new()),
+        ] {
+            let mut state = returned(false);
+            assert_eq!(state.judge(moment(found)), Ok(4 - left.len()), "{found}");
+            assert_eq!(bytes(&state.returned.blocks), left, "{found}");
+            assert!(!state.is_unjudged());
+            let end = if left.is_empty() { 0 } else { 4 * BLOCK };
+            assert_eq!(state.size(), end);
+            let onto = (!left.is_empty()).then_some((moment(found), end));
+            assert_eq!(state.take_off_returned(), onto);
+            assert_eq!(bytes(&state.flight), left);
+            // A block that was written meanwhile is newer.
+            state.dirty.insert(3, block(7));
+            assert_eq!(state.land_returned(), usize::from(!left.is_empty()));
+            assert_eq!(bytes(&state.dirty), [(3, 7), (5, 9)]);
+            // Another restart.
+            state.replay();
+            assert_eq!(state.is_unjudged(), !left.is_empty());
+        }
+        let mut state = returned(false);
+        assert_eq!(state.judge(moment(7)), Err(4));
+        assert_eq!(bytes(&state.overlay(0, 9)), [(5, 9)]);
+        // An answer was lost: it may be this client's.
+        let mut state = returned(true);
+        assert_eq!(state.judge(moment(7)), Ok(0));
+        assert_eq!(state.take_off_returned(), Some((moment(7), 4 * BLOCK)));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! To begin with, copy `examples/share_room.rs` of `metadata-server`.
 //!
 //! 1. What was written is kept in memory until a commit of the server covered it, and written again when the server comes back
-//!    without it. How much is bounded: then a write waits.
+//!    without it, but never over what another client wrote since: that is reported as a loss. How much is kept is bounded: then a write waits.
 //! 2. Closing a file commits its data; opening one sees data committed before (close-to-open). Names and attributes are
 //!    fetched each time.
 //! 3. No call waits longer than the [timeout](ClientOptions::timeout), except for a lock that another client holds. A

@@ -32,7 +32,7 @@ pub(super) fn inode(changed: Changed) -> Result<Inode> {
 
 impl ClientCore {
     /// As [`ClientCore::call`]; also the generation of the session that answered.
-    fn call_in<T, F, R>(&self, ask: F) -> Result<(T, u64)>
+    pub(super) fn call_in<T, F, R>(&self, ask: F) -> Result<(T, u64)>
     where
         F: Fn(MetadataClient, Context, SessionId) -> R,
         R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
@@ -47,8 +47,8 @@ impl ClientCore {
         }
     }
 
-    /// Asks what must not be asked twice; `NoSession` where nobody knows whether it was done.
-    pub(super) fn call_once_in_session<T, F, R>(&self, ask: F) -> Result<Reply<T>>
+    /// Asks what must not be asked twice; `None` where nobody knows whether it was done.
+    pub(super) fn call_once_in_session<T, F, R>(&self, ask: F) -> Result<Option<Reply<T>>>
     where
         F: FnOnce(MetadataClient, Context, SessionId) -> R,
         R: Future<Output = std::result::Result<Reply<T>, RpcError>>,
@@ -57,10 +57,10 @@ impl ClientCore {
         let deadline = self.deadline();
         let connected = self.connected(deadline)?;
         match self.link.attempt(&connected, deadline, ask) {
-            Attempt::Answer(answer) => Ok(answer),
+            Attempt::Answer(answer) => Ok(Some(answer)),
             Attempt::Unknown(why) => {
                 tracing::debug!("asking the metadata server: {why}");
-                Ok(Err(Refusal::NoSession))
+                Ok(None)
             }
         }
     }
@@ -82,6 +82,7 @@ impl ClientCore {
                 return Err(gone(e));
             }
         };
+        self.judge(&file);
         let name = self.names.get(no);
         let mut state = file.state.lock();
         state.opened(generation);
@@ -290,6 +291,9 @@ impl ClientCore {
         loop {
             let placings = |file: Arc<File>| file.state.lock().placings;
             let before = self.files.get(no).map_or(0, placings);
+            if let Some(file) = self.files.get(no) {
+                self.judge(&file);
+            }
             let mut inode = self.call(|client, context, session| async move {
                 client.attributes(context, session, no).await
             })?;
@@ -317,7 +321,7 @@ impl ClientCore {
             return Ok(inode);
         };
         let mut state = file.state.lock();
-        if self.placings.load(Ordering::Acquire) == before {
+        if self.placings.load(Ordering::Acquire) == before && !state.is_unjudged() {
             state.set_inode(&inode);
             return Ok(state.seen(inode));
         }
@@ -360,14 +364,17 @@ impl ClientCore {
                 file.state.lock().note_loss(&e);
                 return Err(e);
             }
+            // Until there is an answer.
+            file.state.lock().unsure = true;
             // A server that restarted in between lost committed data: that is committed again first.
             let Some(changed) = self.change_in_incarnation(&change, Some(incarnation))? else {
                 return Ok(None);
             };
             let mut state = file.state.lock();
+            // Durable, and with it everything that came before: a second commit of that would undo this, or take its time of modification for
+            // another client's.
+            self.budget.release(state.settle_all());
             if data {
-                // Durable, and with it everything that came before: a second commit of that would undo this.
-                self.budget.release(state.settle_all());
                 state.outdate();
             }
             if let Changed::Inode(inode) = &changed {

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use metadata_proto::rpc::{Committed, Posix, Refusal, Written};
-use model::{BLOCK_LEN, Error, InodeNo, Result, Sealed, Tags, UNIT_LEN, WrittenExtent, spans};
+use model::{BLOCK_LEN, Error, Result, Sealed, Tags, Timestamp, UNIT_LEN, WrittenExtent, spans};
 use parking_lot::Mutex;
 
 use super::client::{ClientCore, PAUSE};
 use super::disks::{Next, REQUEST_BLOCKS};
-use super::errors::{WriteBackError, unseen, words};
-use super::files::{BLOCK, Blocks, File, Logged};
+use super::errors::{WriteBackError, gone, unseen, words};
+use super::files::{BLOCK, Blocks, File, Logged, State};
 use super::grants::GrantedBlocks;
 
 /// Blocks of a chunk of a file; one extent stays within a chunk.
@@ -25,6 +25,9 @@ const CHUNK_BLOCKS: u64 = model::CHUNK_BLOCKS as u64;
 const PARTS_MAX: usize = 256;
 /// Data up to this many blocks is made durable by the write itself, where somebody waits for that: 64 KiB.
 const DURABLE_BLOCKS: u32 = 16;
+/// Between two looks whether another thread has decided about returned data, and how many there are.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const LOOKS: usize = 100;
 /// Writes to disks under way at once for one file.
 const WRITERS: usize = 4;
 
@@ -48,6 +51,8 @@ enum Failed {
     Again,
     /// The server has seen no name of the file.
     Unseen,
+    /// Somebody changed the file since it was looked at.
+    Changed,
     For(Error),
 }
 
@@ -61,9 +66,10 @@ impl ClientCore {
     pub(super) fn commit_file(&self, file: &File, sync: bool) -> Result<bool> {
         let _alone = file.flushing.lock();
         let committed = self.commit_locked(file, sync)?;
-        if let Some((Committed { stamp, settled }, generation)) = committed
+        if let Some((committed, generation)) = committed
             && sync
         {
+            let Committed { stamp, settled, .. } = committed;
             self.settle(settled, generation);
             return Ok(settled >= stamp);
         }
@@ -80,7 +86,7 @@ impl ClientCore {
         let deadline = self.deadline();
         let mut pause = Duration::ZERO;
         loop {
-            let (blocks, end, generation) = {
+            let (blocks, end, onto, generation) = {
                 // First, because a new session brings back what the server lost.
                 let nothing = || {
                     let state = file.state.lock();
@@ -98,21 +104,51 @@ impl ClientCore {
                 if !state.is_dirty() {
                     return Ok(None);
                 }
-                state.take_off();
-                (state.flight.clone(), state.size(), generation)
+                if state.is_unjudged() {
+                    drop(state);
+                    if let Err(e) = self.judge_locked(file) {
+                        return self.not_judged(file, e).map(|()| None);
+                    }
+                    continue;
+                }
+                // First, and for themselves: they are older than what is dirty, and refused where another client's are newer.
+                let (onto, end) = match state.take_off_returned() {
+                    Some((onto, end)) => (Some(onto), end),
+                    None => {
+                        state.take_off();
+                        (None, state.size())
+                    }
+                };
+                (state.flight.clone(), end, onto, generation)
             };
-            match self.place_blocks(file.no, &blocks, end, deadline, sync) {
-                Ok(committed) => {
+            let land = |state: &mut State| {
+                self.budget.release(match onto {
+                    Some(_) => state.land_returned(),
+                    None => state.land(),
+                });
+            };
+            match self.place_blocks(file, &blocks, end, onto, deadline, sync) {
+                Ok(mut committed) => {
                     let mut state = file.state.lock();
                     if self.incarnation() > generation {
-                        // The server that said so is gone, and may not have kept it.
-                        self.budget.release(state.land());
+                        // The server that said so is gone, and may not have kept it, or may.
+                        land(&mut state);
+                        state.unsure = true;
                         continue;
                     }
                     state.flight.clear();
-                    state.owed = false;
-                    let stamp = committed.stamp;
-                    state.log.push_back(Logged { stamp, end, blocks });
+                    if onto.is_some() {
+                        state.returned_committed();
+                    }
+                    state.owed &= onto.is_some() && state.is_dirty();
+                    let logged = Logged {
+                        stamp: committed.stamp,
+                        end,
+                        blocks,
+                        moments: std::mem::take(&mut committed.moments),
+                        unsure: std::mem::take(&mut state.unsure),
+                    };
+                    state.log.push_back(logged);
                     state.placings += 1;
                     state.outdate();
                     if let Some(inode) = &mut state.inode {
@@ -120,10 +156,18 @@ impl ClientCore {
                     }
                     state.committed();
                     self.placings.fetch_add(1, Ordering::AcqRel);
+                    if onto.is_some() && state.is_dirty() {
+                        continue;
+                    }
                     return Ok(Some((committed, generation)));
                 }
+                Err(Failed::Changed) if Instant::now() < deadline => {
+                    let mut state = file.state.lock();
+                    land(&mut state);
+                    state.judge_again();
+                }
                 Err(Failed::Again) if Instant::now() + pause < deadline => {
-                    self.budget.release(file.state.lock().land());
+                    land(&mut file.state.lock());
                     std::thread::sleep(pause);
                     pause = (pause * 2).clamp(PAUSE.0, PAUSE.1);
                 }
@@ -132,7 +176,7 @@ impl ClientCore {
                         Ok(shown) => shown,
                         Err(e) => return self.not_committed(file, e).map(|()| None),
                     };
-                    self.budget.release(file.state.lock().land());
+                    land(&mut file.state.lock());
                     if !shown || Instant::now() + pause >= deadline {
                         // It is there, under another name: somebody will look at that.
                         return Err(unseen());
@@ -144,14 +188,92 @@ impl ClientCore {
                     let e = match failed {
                         Failed::For(e) => e,
                         Failed::Unseen => unseen(),
-                        Failed::Again => {
+                        Failed::Again | Failed::Changed => {
                             Error::Unreachable("the metadata server, which takes nothing,".into())
                         }
                     };
+                    if WriteBackError::of(&e).is_none() {
+                        land(&mut file.state.lock());
+                        return Err(e);
+                    }
+                    if onto.is_some() {
+                        file.state.lock().returned_committed();
+                    }
                     return self.not_committed(file, e).map(|()| None);
                 }
             }
         }
+    }
+
+    /// Decides what becomes of data that a restarted server may have lost, where that was not done since: before a program sees any of it.
+    /// Where that cannot be found out soon, the data is shown.
+    pub(super) fn judge(&self, file: &File) {
+        for _ in 0..LOOKS {
+            if !file.state.lock().is_unjudged() {
+                return;
+            }
+            // Another thread that commits the file's data decides before it is done with that.
+            let Some(_alone) = file.flushing.try_lock_for(LOOK_AGAIN) else {
+                continue;
+            };
+            if let Err(e) = self.judge_locked(file) {
+                tracing::debug!("{}", words(file.no, &e));
+                return;
+            }
+        }
+    }
+
+    /// The same; the caller holds `flushing`.
+    fn judge_locked(&self, file: &File) -> Result<()> {
+        let no = file.no;
+        let mut shown = false;
+        while file.state.lock().is_unjudged() {
+            let asked = self.call_in(|client, context, session| async move {
+                client.attributes(context, session, no).await
+            });
+            let (inode, generation) = match asked {
+                Ok(answered) => answered,
+                Err(Error::Stale) if !shown && self.show_name(file)? => {
+                    shown = true;
+                    continue;
+                }
+                Err(Error::Stale) => return Err(unseen()),
+                Err(e) => return Err(gone(e)),
+            };
+            let mut state = file.state.lock();
+            if self.incarnation() > generation {
+                // That server is gone as well.
+                continue;
+            }
+            state.set_inode(&inode);
+            match state.judge(inode.mtime) {
+                Ok(blocks) => self.budget.release(blocks),
+                Err(blocks) => {
+                    state.lost = state.lost.or(Some(WriteBackError::Failed));
+                    drop(state);
+                    self.budget.release(blocks);
+                    tracing::error!(
+                        inode = no.0,
+                        "another client has changed the file: {} KiB that were closed here, and may not have become durable, are not written over that",
+                        blocks * 4
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps or discards returned data after an error in [`judge`](Self::judge).
+    fn not_judged(&self, file: &File, e: Error) -> Result<()> {
+        if WriteBackError::of(&e).is_none() {
+            return Err(e);
+        }
+        {
+            let mut state = file.state.lock();
+            state.flight = std::mem::take(&mut state.returned.blocks);
+            state.returned_committed();
+        }
+        self.not_committed(file, e)
     }
 
     /// Keeps or discards the blocks in flight after an error. A file that was removed, and is not open here, needs its data no
@@ -181,9 +303,10 @@ impl ClientCore {
     /// Writes blocks to the disks and commits them to the file.
     fn place_blocks(
         &self,
-        no: InodeNo,
+        file: &File,
         blocks: &Blocks,
         end: u64,
+        mut onto: Option<Timestamp>,
         deadline: Instant,
         sync: bool,
     ) -> std::result::Result<Committed, Failed> {
@@ -191,41 +314,73 @@ impl ClientCore {
         let mut committed = Committed {
             stamp: 0,
             settled: 0,
+            moments: Vec::new(),
         };
+        let mut moments = Vec::new();
         // The granted blocks stay busy until the server knows of them.
         let (written, _places): (Vec<_>, Vec<_>) = written.into_iter().unzip();
         let written: Vec<Written> = written.into_iter().flatten().collect();
         let times = written.len().div_ceil(PARTS_MAX);
         for (at, some) in written.chunks(PARTS_MAX).enumerate() {
-            committed = self.place_some(no, some, sync && at + 1 == times)?;
+            committed = self
+                .place_some(file, some, onto, sync && at + 1 == times)
+                .inspect_err(|e| {
+                    let is_partly_done = at > 0 && !matches!(e, Failed::Changed);
+                    file.state.lock().unsure |= is_partly_done;
+                })?;
+            onto = onto.and(committed.moments.last().copied());
+            moments.append(&mut committed.moments);
         }
+        committed.moments = moments;
         Ok(committed)
     }
 
     fn place_some(
         &self,
-        no: InodeNo,
+        file: &File,
         written: &[Written],
+        onto: Option<Timestamp>,
         sync: bool,
     ) -> std::result::Result<Committed, Failed> {
+        let no = file.no;
         let answer = self.call_once_in_session(|client, context, session| {
             let written = written.to_vec();
-            async move { client.place(context, session, no, written, sync).await }
+            async move {
+                client
+                    .place(context, session, no, written, onto, sync)
+                    .await
+            }
         });
+        // Of data under several grants, part may have been taken. What is refused for these reasons was not begun.
+        let is_unsure = match &answer {
+            Ok(Some(answer)) => !matches!(
+                answer,
+                Ok(_)
+                    | Err(Refusal::NoSession
+                        | Refusal::Changed
+                        | Refusal::DiskUnreachable(_)
+                        | Refusal::Posix(Posix::Stale | Posix::NotFound | Posix::AccessDenied))
+            ),
+            Ok(None) => true,
+            Err(_) => false,
+        };
+        if is_unsure {
+            file.state.lock().unsure = true;
+        }
         match answer.map_err(Failed::For)? {
-            Ok(committed) => Ok(committed),
+            Some(Ok(committed)) => Ok(committed),
             // In the last three cases the server or a disk may be itself again soon.
-            Err(
+            None
+            | Some(Err(
                 Refusal::NoSession
                 | Refusal::GrantOver(_)
                 | Refusal::NotNow(_)
                 | Refusal::Posix(Posix::Io)
                 | Refusal::DiskUnreachable(_),
-            ) => Err(Failed::Again),
-            Err(Refusal::Posix(Posix::Stale)) => Err(Failed::Unseen),
-            Err(refusal) => Err(Failed::For(super::errors::gone(super::errors::error(
-                refusal,
-            )))),
+            )) => Err(Failed::Again),
+            Some(Err(Refusal::Posix(Posix::Stale))) => Err(Failed::Unseen),
+            Some(Err(Refusal::Changed)) => Err(Failed::Changed),
+            Some(Err(refusal)) => Err(Failed::For(gone(super::errors::error(refusal)))),
         }
     }
 

@@ -51,6 +51,7 @@ impl ClientCore {
         if file.state.lock().inode.is_none() {
             self.attributes_of(no)?;
         }
+        self.judge(&file);
         let len = {
             let state = file.state.lock();
             state.usable()?;
@@ -71,6 +72,8 @@ impl ClientCore {
             let incarnation = self.incarnation();
             // A new session brings back what the server lost: before the blocks in flight are read.
             self.connected(deadline)?;
+            // And may show that another client's data is newer than what was brought back.
+            self.judge(file);
             let (overlay, version, count) = {
                 let state = file.state.lock();
                 let count = match &state.inode {

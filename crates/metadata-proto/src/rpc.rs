@@ -12,7 +12,8 @@
 
 use model::{
     Access, DirEntry, Extent, Fallocate, Inode, InodeNo, Lock, LockOwner, LockTable, NewFile,
-    RenameMode, RoomSpace, SegmentNo, SetAttr, Snapshot, WriteGrantId, WrittenExtent, XattrMode,
+    RenameMode, RoomSpace, SegmentNo, SetAttr, Snapshot, Timestamp, WriteGrantId, WrittenExtent,
+    XattrMode,
 };
 use netdisk::{Boot, DiskAddress, DiskId, Ticket};
 use seal::PositionKeys;
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// Most earlier sessions in which a client may have held what it claims.
@@ -84,6 +85,9 @@ pub enum Refusal {
     /// Nothing final: ask again, for a change in the same slot with the same number.
     #[error("not possible just now: {0:?}")]
     NotNow(Delay),
+    /// The contents of the file were changed since the moment that the client named.
+    #[error("the file was changed since")]
+    Changed,
     /// The server failed; its log says how.
     #[error("the metadata server failed: {0}")]
     Failed(String),
@@ -294,12 +298,15 @@ pub struct Written {
 }
 
 /// What became of data that was committed to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Committed {
     /// The stamp that covers it.
     pub stamp: u64,
     /// Committed data whose stamp is at or below this is durable.
     pub settled: u64,
+    /// The file's modification times in their order: for each part that was committed at once, before and after it. By these the client finds
+    /// out how much of it a server that was restarted still has, and whether somebody else changed the file since.
+    pub moments: Vec<Timestamp>,
 }
 
 /// The answer to a heartbeat.
@@ -455,12 +462,13 @@ pub trait Metadata {
     async fn seek(session: SessionId, no: InodeNo, offset: u64, hole: bool) -> Reply<u64>;
     /// Grants `blocks` blocks (1 to 1024) to write to.
     async fn grant(session: SessionId, blocks: u32) -> Reply<Granted>;
-    /// Takes what was written into a file. With `sync`, everything committed and changed so far is durable when this returns, or
+    /// Takes what was written into a file; with `onto`, `Changed` where its modification time is another one. With `sync`, everything committed and changed so far is durable when this returns, or
     /// the answer says that it is not.
     async fn place(
         session: SessionId,
         no: InodeNo,
         written: Vec<Written>,
+        onto: Option<Timestamp>,
         sync: bool,
     ) -> Reply<Committed>;
     /// Releases grants, at most [`GRANTS_MAX`].

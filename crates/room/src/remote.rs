@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use catalog::{BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, InodeNo, SegmentAccount};
-use model::{WriteGrantId, WrittenExtent};
+use model::{Timestamp, WriteGrantId, WrittenExtent};
 use segments::{GRANT_BLOCKS_MAX, NoncePart, UNIT_BLOCKS};
 
 use crate::blocks::{BLOCK, Blocks};
@@ -102,7 +102,8 @@ impl Remote {
         grant: WriteGrantId,
         no: InodeNo,
         extents: &[WrittenExtent],
-    ) -> Result<()> {
+        onto: Option<Timestamp>,
+    ) -> Result<Option<[Timestamp; 2]>> {
         let append_nonces = self.blocks.segments().append_nonces();
         extents
             .iter()
@@ -116,6 +117,10 @@ impl Remote {
             regular(&state)?;
             refuse_immutable(&state.inode)?;
             self.data.flush_buffer(&cell, &mut state)?;
+            let before = state.inode.mtime;
+            if !entered.get() && onto.is_some_and(|onto| onto != before) {
+                return Ok(None);
+            }
             let mut deferral = Deferral::begin(&self.data, &self.blocks, &cell);
             if !entered.get() {
                 // The grant cannot end meanwhile.
@@ -159,7 +164,7 @@ impl Remote {
             }
             self.data.touch(&cell, &mut state, self.env.now());
             deferral.end();
-            Ok(())
+            Ok(Some([before, state.inode.mtime]))
         })
     }
 

@@ -13,7 +13,7 @@ use metadata_proto::rpc::{
 };
 use room::{
     Access, FileSystem as _, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, RoomSpace,
-    Snapshot, Snapshots as _, WriteGrantId,
+    Snapshot, Snapshots as _, Timestamp, WriteGrantId,
 };
 use tarpc::context::Context;
 
@@ -382,18 +382,24 @@ impl Metadata for Caller {
         session: SessionId,
         no: InodeNo,
         written: Vec<Written>,
+        onto: Option<Timestamp>,
         sync: bool,
     ) -> Reply<Committed> {
         self.within("place", session, About::of(no), move |here| {
             let handles = &here.0.handles;
             here.0.audit.reaches(&here.1, handles.seen(no), "w")?;
-            let stamp = super::data::place(here, handles.room_number(no), written)?;
+            let (stamp, moments) =
+                super::data::place(here, handles.room_number(no), written, onto)?;
             if sync && let Err(e) = self::sync(&here.0) {
                 // The data is in the file. Asked for alone, the sync says what is wrong.
                 tracing::debug!("data that was committed is not durable: {e}");
             }
             let settled = here.0.room.settled();
-            Ok(Committed { stamp, settled })
+            Ok(Committed {
+                stamp,
+                settled,
+                moments,
+            })
         })
         .await
     }

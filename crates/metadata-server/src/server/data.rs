@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use metadata_proto::rpc::{Delay, Granted, Map, Posix, Refusal, Reply, SegmentPlace, Written};
 use netdisk::{BlockExtent, Boot, DiskId};
 use room::{
-    Chunk, Error, FileKind, FileSystem as _, Inode, InodeNo, SeekTo, SegmentNo, SetAttr,
+    Chunk, Error, FileKind, FileSystem as _, Inode, InodeNo, SeekTo, SegmentNo, SetAttr, Timestamp,
     WriteGrantId, WrittenExtent,
 };
 
@@ -211,7 +211,8 @@ pub(super) fn place(
     (incarnation, session): &Here,
     no: InodeNo,
     written: Vec<Written>,
-) -> Reply<u64> {
+    mut onto: Option<Timestamp>,
+) -> Reply<(u64, Vec<Timestamp>)> {
     if written.len() > EXTENTS_MAX {
         return Err(Refusal::Posix(Posix::InvalidArgument));
     }
@@ -259,15 +260,19 @@ pub(super) fn place(
         }
     }
     drop_privileges(incarnation, &session.subject, &found).map_err(refusal)?;
+    let mut moments = Vec::with_capacity(2 * by_grant.len());
     for (grant, (_, _, extents)) in by_grant {
-        let taken = incarnation.room.place(grant, no, &extents);
-        taken.map_err(|e| match e {
+        let taken = incarnation.room.place_onto(grant, no, &extents, onto);
+        let taken = taken.map_err(|e| match e {
             // It ended meanwhile: the client writes to another place.
             Error::NotFound if !session.has_grant(grant) => Refusal::GrantOver(grant),
             other => refusal(other),
         })?;
+        let [before, after] = taken.ok_or(Refusal::Changed)?;
+        onto = onto.and(Some(after));
+        moments.extend([before, after]);
     }
-    Ok(incarnation.room.stamp())
+    Ok((incarnation.room.stamp(), moments))
 }
 
 pub(super) fn release_grants((incarnation, session): &Here, grants: &[WriteGrantId]) -> Reply<()> {

@@ -407,7 +407,8 @@ impl Raw {
     }
 
     pub fn place(&self, no: InodeNo, written: Vec<Written>) -> Reply<u64> {
-        let committed = self.ask(|c, x, s| async move { c.place(x, s, no, written, false).await });
+        let committed =
+            self.ask(|c, x, s| async move { c.place(x, s, no, written, None, false).await });
         committed.unwrap().map(|answer| answer.stamp)
     }
 

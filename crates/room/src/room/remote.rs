@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use catalog::{Chunk, InodeNo, SegmentNo};
-use model::{WriteGrantId, WrittenExtent};
+use model::{Timestamp, WriteGrantId, WrittenExtent};
 use seal::PositionKeys;
 
 use super::Room;
@@ -54,8 +54,22 @@ impl Room {
         no: InodeNo,
         extents: &[WrittenExtent],
     ) -> Result<u64> {
-        self.parts()?.remote.commit_extents(grant, no, extents)?;
+        self.place_onto(grant, no, extents, None)?;
         Ok(self.stamp())
+    }
+
+    /// The same, onto a file whose contents nobody has changed since a moment: `onto` is the modification time that it had then, and every
+    /// change of data gives it another one. `None` where it has another one; nothing is committed then. Returns the times before and after.
+    pub fn place_onto(
+        &self,
+        grant: WriteGrantId,
+        no: InodeNo,
+        extents: &[WrittenExtent],
+        onto: Option<Timestamp>,
+    ) -> Result<Option<[Timestamp; 2]>> {
+        self.parts()?
+            .remote
+            .commit_extents(grant, no, extents, onto)
     }
 
     /// The newest maps of those of the `count` chunks (at most 1024) from index `first` on that are not holes.

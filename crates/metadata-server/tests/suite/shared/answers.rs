@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use metadata_client::ClientOptions;
 use parking_lot::Mutex;
-use room::{Access, FileSystem, InodeNo};
+use room::{Access, FileKind, FileSystem, InodeNo, NewFile, SetAttr};
 
-use super::common::{LONG, Shared, noise, wait_for};
+use super::common::{LONG, Shared, assert_same, noise, wait_for};
 use super::rights::new;
 
 /// One direction of a way.
@@ -196,6 +196,95 @@ fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of
     root.read(file, 0, &mut text).unwrap();
     assert_eq!(&text, b"after!");
     alice.close(file, access);
+}
+
+/// A client that does not know yet that its closed data is durable commits it again when the server was restarted. It wrote so over what another client
+/// had written and synced since, however long ago that was.
+#[test]
+fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since() {
+    let shared = Shared::with_long_leases();
+    let way = Way::to(shared.address());
+    let options = ClientOptions {
+        address: way.address.clone(),
+        ..shared.options()
+    };
+    let (a, b) = (shared.client_with(options, "a", 0), shared.client("b", 0));
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let fail = || {
+        let before = shared.server().metrics().reopened;
+        shared.server().fail_for_test();
+        wait_for("the room is opened again", || {
+            shared.server().metrics().reopened > before && shared.server().is_serving()
+        });
+    };
+    let (old, newer) = (noise(1, 100_000), noise(2, 1000));
+    let read = |client: &dyn FileSystem, no| {
+        let mut bytes = vec![0; 200_000];
+        let len = client.read(no, 0, &mut bytes).unwrap();
+        bytes.truncate(len);
+        bytes
+    };
+    // One writes, the other one writes or changes the mode; before the server is restarted, or after.
+    for (name, writes, before) in [
+        ("written before", true, true),
+        ("written after", true, false),
+        ("changed before", false, true),
+        ("changed after", false, false),
+    ] {
+        let name = name.as_bytes();
+        let no = a
+            .create(
+                InodeNo::ROOT,
+                name,
+                &NewFile::of_kind(FileKind::Regular),
+                access,
+            )
+            .unwrap()
+            .no;
+        a.write(no, 0, &old).unwrap();
+        a.flush(no).unwrap();
+        a.close(no, access);
+        way.lose(&way.requests, || {
+            if !before {
+                fail();
+            }
+            b.open(no, access).unwrap();
+            let set = match writes {
+                true => SetAttr {
+                    size: Some(0),
+                    ..SetAttr::default()
+                },
+                false => SetAttr {
+                    mode: Some(0o600),
+                    ..SetAttr::default()
+                },
+            };
+            b.set_attributes(no, &set).unwrap();
+            if writes {
+                b.write(no, 0, &newer).unwrap();
+            }
+            b.fsync(no).unwrap();
+            b.close(no, access);
+            if before {
+                fail();
+            }
+        });
+        a.open(no, access).unwrap();
+        let expected = if writes { &newer } else { &old };
+        // Also before it is decided in the background.
+        assert_eq!(a.attributes(no).unwrap().size, expected.len() as u64);
+        assert_same(&read(&*a, no), expected);
+        a.sync().unwrap();
+        b.open(no, access).unwrap();
+        assert_same(&read(&*b, no), expected);
+        let reported = a.fsync(no);
+        assert_eq!(reported.is_err(), writes, "{reported:?}");
+        a.close(no, access);
+        b.close(no, access);
+    }
 }
 
 #[test]
