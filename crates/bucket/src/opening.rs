@@ -13,7 +13,7 @@ use crate::history::{self, History, damaged, hex};
 use crate::manifest::{Entry, Manifest, Stored};
 use crate::names::{self, DIRECTORIES, ObjectName};
 use crate::probe;
-use crate::record::{Op, Record};
+use crate::record::{Id, Op, Record};
 use crate::shared::{Names, Node};
 
 /// Held by the process that writes to the bucket.
@@ -25,6 +25,25 @@ const CHUNKS: &str = "chunks-";
 
 fn writer_line(manifest: &Manifest) -> String {
     format!("{} {}\n", hex(&manifest.origin), manifest.epoch)
+}
+
+/// One writer of one room: no two are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterId {
+    /// The id of the room's first commit.
+    origin: Id,
+    /// The commit with which the writer began.
+    epoch: u64,
+}
+
+impl WriterId {
+    /// The last writer of a state.
+    pub(crate) fn of(manifest: &Manifest) -> Self {
+        Self {
+            origin: manifest.origin,
+            epoch: manifest.epoch,
+        }
+    }
 }
 
 /// What the note [`WRITER`] of a directory says.
@@ -140,6 +159,23 @@ pub(crate) async fn found_by_creation(
     match manifest.is_open && !is_ours {
         true => refused("the bucket"),
         false => Ok((history, is_ours)),
+    }
+}
+
+/// Whether what a creation has just begun behind is still there: the creation before it may have been removing it, and the number was free
+/// again. The begin is removed then.
+pub(crate) async fn is_founded(client: &Client, manifest: &Manifest) -> io::Result<bool> {
+    let number = manifest.number;
+    if number == 1 {
+        return Ok(true);
+    }
+    match client.commit(number - 1).await {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            client.delete_from_log(&[number]).await;
+            Ok(false)
+        }
+        Err(e) => Err(e),
     }
 }
 

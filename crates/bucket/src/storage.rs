@@ -16,11 +16,11 @@ use crate::commit::Committer;
 use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
-use crate::names::{CHECKPOINTS, DATA, DIRECTORIES, LAST, LOG};
+use crate::names::DIRECTORIES;
 use crate::objects::Objects;
 use crate::opening::{
-    WriterNote, begin, cache_dir, found_by_creation, load_and_begin, local, names_of, note_writer,
-    nothing_there,
+    WriterId, WriterNote, begin, cache_dir, found_by_creation, is_founded, load_and_begin, local,
+    names_of, note_writer, nothing_there,
 };
 use crate::options::Options;
 use crate::record::Op;
@@ -47,6 +47,7 @@ pub struct BucketStorage {
     local: Arc<HostStorage>,
     /// The state it shows, where it is for reading only.
     shown: Option<Arc<History>>,
+    id: WriterId,
     _writer: Option<Box<dyn LockGuard>>,
 }
 
@@ -68,7 +69,9 @@ impl BucketStorage {
         let (begun, note) = (client.clone(), WriterNote::read(dir));
         let history = client.wait(async move {
             let (mut history, is_ours) = found_by_creation(&begun, &note).await?;
-            match begin(&begun, &mut history, &note, is_ours, Vec::new()).await? {
+            match begin(&begun, &mut history, &note, is_ours, Vec::new()).await?
+                && is_founded(&begun, &history.manifest).await?
+            {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;
                     Ok(history)
@@ -156,6 +159,7 @@ impl BucketStorage {
     ) -> io::Result<Self> {
         let manifest = &history.manifest;
         let names = names_of(&history)?;
+        let id = WriterId::of(manifest);
         let (epoch, number) = (manifest.epoch, manifest.number);
         let (live, read_only) = (manifest.live(), options.read_only);
         let shared = Arc::new(Shared::new(objects, options, names, epoch));
@@ -174,6 +178,7 @@ impl BucketStorage {
             commits,
             local,
             shown,
+            id,
             _writer: writer,
         })
     }
@@ -200,6 +205,11 @@ impl BucketStorage {
     /// The number of the commit with which this writer began: higher than that of every writer before.
     pub fn writer(&self) -> u64 {
         self.shared.writer()
+    }
+
+    /// This writer, as no other is; of a storage for reading, the one whose state it shows.
+    pub fn id(&self) -> WriterId {
+        self.id
     }
 
     /// Returns when it is certain that nobody had overtaken this writer when this was called: commits.
@@ -255,25 +265,6 @@ impl BucketStorage {
     #[doc(hidden)]
     pub fn die(&self) {
         self.shared.fail(&"died in a test");
-    }
-
-    /// Removes everything of a room whose creation failed.
-    pub fn discard(self) -> io::Result<()> {
-        self.shared.fail(&"discarded");
-        let client = self.shared.objects.client.clone();
-        client.clone().wait(async move {
-            for directory in [DATA, CHECKPOINTS] {
-                let listed = client.list(directory, None).await?;
-                client
-                    .delete(listed.into_iter().map(|(name, _)| name).collect())
-                    .await;
-            }
-            client.delete_commits(client.commits_after(0).await?).await;
-            if client.log_address().is_some() {
-                client.delete(vec![LOG.into(), LAST.into()]).await;
-            }
-            Ok(())
-        })?
     }
 
     /// Says in the log and in the bucket that this writer has ended.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use storage::{OpenMode, Storage, WriterState};
 
 use crate::made::{
-    arc, create, noise, open, options, polite, quick, read, short, two_machines, write,
+    arc, create, discard, noise, open, options, polite, quick, read, short, two_machines, write,
 };
 use crate::store::{Fate, Store};
 
@@ -228,7 +228,9 @@ fn a_place_that_has_a_room_gets_no_other() {
         ErrorKind::AlreadyExists
     );
     write(&first, "f", b"x").unwrap();
-    first.discard().unwrap();
+    let created = first.id();
+    drop(first);
+    discard(&store, here.path(), created).unwrap();
     assert!(crate::store::list(&store, "rooms").is_empty());
     create(&store, there.path(), options()).unwrap();
     let mut options = options();
@@ -236,6 +238,46 @@ fn a_place_that_has_a_room_gets_no_other() {
     let elsewhere =
         strongroom_bucket::BucketStorage::open(arc(&store), "rooms/b", here.path(), options);
     assert_eq!(elsewhere.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// A creation slept; meanwhile its remains were removed, and another machine created a room there. When the first one woke and failed, it
+/// took that room over and removed it.
+#[test]
+fn a_creation_that_failed_removes_nothing_of_another_room() {
+    let (store, [here, there]) = (Store::new(), two_machines());
+    let sleeping = create(&store, here.path(), options()).unwrap();
+    let created = sleeping.id();
+    crate::store::clear(&store);
+    let other = create(&store, there.path(), options()).unwrap();
+    write(&other, "f", b"of the other").unwrap();
+    let refused = write(&sleeping, "f", b"x").unwrap_err().to_string();
+    assert!(refused.contains("taken over"), "{refused}");
+    drop(sleeping);
+    let refused = discard(&store, here.path(), created).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    assert_eq!(read(&other, "f").unwrap(), b"of the other");
+    write(&other, "g", b"of the other").unwrap();
+    drop(other);
+    let storage = open(&store, here.path(), options()).unwrap();
+    for name in ["f", "g"] {
+        assert_eq!(read(&storage, name).unwrap(), b"of the other");
+    }
+}
+
+/// The same where the other machine went on from what the first one had closed without a name.
+#[test]
+fn a_creation_that_failed_leaves_a_room_that_went_on_from_it() {
+    let (store, [here, there]) = (Store::new(), two_machines());
+    let first = create(&store, here.path(), polite()).unwrap();
+    let created = first.id();
+    drop(first);
+    let other = create(&store, there.path(), polite()).unwrap();
+    let refused = discard(&store, here.path(), created).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    write(&other, "f", b"of the other").unwrap();
+    drop(other);
+    let storage = open(&store, here.path(), polite()).unwrap();
+    assert_eq!(read(&storage, "f").unwrap(), b"of the other");
 }
 
 /// A cache that belongs to a room that was at this place before is not taken for this one's.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use storage::{OpenMode, Storage};
-use strongroom_bucket::{BucketStorage, ObjectStore, Options};
+use strongroom_bucket::{BucketStorage, ObjectStore, Options, WriterId};
 
 use crate::store::Store;
 
@@ -58,6 +58,13 @@ pub(crate) fn create(store: &Store, dir: &Path, mut options: Options) -> io::Res
 pub(crate) fn open(store: &Store, dir: &Path, mut options: Options) -> io::Result<BucketStorage> {
     options.log = store.log();
     BucketStorage::open(arc(store), "rooms/a", dir, options)
+}
+
+/// What a creation does that failed after it had this storage.
+pub(crate) fn discard(store: &Store, dir: &Path, created: WriterId) -> io::Result<()> {
+    let mut options = options();
+    options.log = store.log();
+    BucketStorage::discard(arc(store), "rooms/a", dir, options, created)
 }
 
 /// Writes a new file durably.

@@ -461,3 +461,16 @@ pub(crate) fn remove(store: &Store, name: &str) {
     let removed: Vec<_> = wait(store.inner.delete_stream(paths).collect());
     removed.into_iter().collect::<Result<Vec<_>>>().unwrap();
 }
+
+/// Removes everything below the room's prefix and its commits, past all plans, as a person does with the store's own tool.
+pub(crate) fn clear(store: &Store) {
+    for (name, _) in list(store, ROOM) {
+        remove(store, &name);
+    }
+    if let Some(engine) = store.engine() {
+        wait(async {
+            let numbers = engine.list(ROOM, 0).await.unwrap();
+            engine.delete(ROOM, &numbers).await.unwrap();
+        });
+    }
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use bucket::{BucketStorage, LogPlace, Options, Place, Standby};
+use bucket::{BucketStorage, LogPlace, Options, Place, Standby, WriterId};
 use metadata_server::server::{Fence, OpenFiles, Turn};
 use netdisk::Writer;
 use rustix::fs::{FlockOperation, flock};
@@ -117,6 +117,17 @@ fn note_open(dir: &Path, storage: &Arc<BucketStorage>) {
     open.push((dir.to_owned(), Arc::downgrade(storage)));
 }
 
+/// The storages that this process created, for a creation that fails later: nothing else is removed then.
+static CREATED: Mutex<Vec<(PathBuf, WriterId)>> = Mutex::new(Vec::new());
+
+fn created_here(dir: &Path) -> Option<WriterId> {
+    let created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
+    created
+        .iter()
+        .find(|(known, _)| known == dir)
+        .map(|(_, id)| *id)
+}
+
 /// Opens what the directories of this machine represents.
 pub(crate) struct Proxies;
 
@@ -167,7 +178,11 @@ impl Buckets for Proxies {
     fn create(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
         let (place, options) = place_and_options(dir)?;
         let made = BucketStorage::create(place.store()?, place.prefix(), dir, options);
-        Ok(Arc::new(made.map_err(at(&place))?))
+        let made = made.map_err(at(&place))?;
+        let mut created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
+        created.retain(|(known, _)| known != dir);
+        created.push((dir.to_owned(), made.id()));
+        Ok(Arc::new(made))
     }
 
     fn open(&self, dir: &Path, read_only: bool) -> io::Result<Arc<dyn Storage>> {
@@ -220,10 +235,11 @@ impl Buckets for Proxies {
     }
 
     fn discard(&self, dir: &Path) -> io::Result<()> {
-        let (place, mut options) = place_and_options(dir)?;
-        options.take_over = true;
-        let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
-        opened.map_err(at(&place))?.discard()
+        let (place, options) = place_and_options(dir)?;
+        let created = created_here(dir);
+        let created = created.ok_or_else(|| io::Error::other("this process did not create it"))?;
+        BucketStorage::discard(place.store()?, place.prefix(), dir, options, created)
+            .map_err(at(&place))
     }
 }
 
