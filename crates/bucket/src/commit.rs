@@ -18,7 +18,6 @@ use bytes::{Bytes, BytesMut};
 use crate::clock::Moment;
 use crate::file::{File, Place, Wanted, data};
 use crate::history::{History, new_id};
-use crate::log::Created;
 use crate::manifest::{Manifest, Stored};
 use crate::names::{self, ObjectName};
 use crate::pieces::Source;
@@ -42,6 +41,8 @@ pub(crate) struct Committer {
     /// The commit of the last checkpoint, and behind which one the next is due.
     checkpoint: u64,
     next_checkpoint: u64,
+    /// The head of the last commit's record in the log.
+    head: Bytes,
     /// What is removed in time.
     pub(crate) removals: Removals,
 }
@@ -63,6 +64,7 @@ impl Committer {
             manifest,
             checkpoint,
             bodies,
+            head,
         } = history;
         Self {
             next_checkpoint: checkpoint + shared.options.checkpoint_commits,
@@ -70,6 +72,7 @@ impl Committer {
             manifest,
             bodies,
             checkpoint,
+            head,
         }
     }
 
@@ -278,10 +281,9 @@ impl Committer {
         };
         let (number, parts) = (record.number, record.encode());
         let begun = Moment::now();
-        let created = shared.objects.client.create_commit_now(number, parts)?;
-        if created == Created::Taken {
-            return Err(shared.overtaken(record.number));
-        }
+        let (client, previous) = (&shared.objects.client, self.head.clone());
+        let created = client.create_commit_now(number, parts, previous)?;
+        self.head = created.ok_or_else(|| shared.overtaken(record.number))?;
         shared.prove(begun);
         let applied = self.manifest.apply(&record);
         applied.map_err(|why| io::Error::other(format!("our own commit {why}")))?;

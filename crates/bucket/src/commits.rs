@@ -2,47 +2,95 @@
 //!
 //! 1. A record that is too large is in the store before the log has the commit that names it, under its hash.
 //! 2. It is removed after its commit.
+//! 3. A commit is created behind the one that its writer knows, by the head of that one's record: a log that lost it may have another one of
+//!    that number.
 
 use std::io;
 
 use bytes::Bytes;
 
 use crate::client::{Client, Request};
-use crate::log::Created;
+use crate::log::{Created, HEAD, lost};
 use crate::names::{self, RECORDS};
+use crate::record::{Id, Record};
+use crate::trying::Fails;
 
-/// How the place of a record in an object begins.
+/// How the place of a record in an object begins; its BLAKE3 hash follows.
 const MAGIC: &[u8; 8] = b"SRRECORD";
-/// Magic, BLAKE3 hash.
-const REFERENCE: usize = 8 + 32;
 /// Commits that one request removes.
 const TOGETHER: usize = 256;
 
+/// What a record of the log is known by, without keeping the rest in memory.
+fn head(record: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(&record[..record.len().min(HEAD)])
+}
+
+/// The hash of a record that is in an object, where that is what the log has.
+fn reference(found: &Bytes) -> Option<blake3::Hash> {
+    let hash = found.strip_prefix(MAGIC)?;
+    Some(blake3::Hash::from_bytes(hash.try_into().ok()?))
+}
+
 impl Client {
-    /// Creates a commit whose number others may be creating: one of all wins. The record must be like no other.
+    /// Creates a commit whose number others may be creating: one of all wins. The record must be like no other. `previous`: the head of the
+    /// record before it in the log; empty for the first one. Returns the head of this one; `None`: another one has the number.
     pub(crate) async fn create_commit(
         &self,
         number: u64,
         parts: Vec<Bytes>,
-    ) -> io::Result<Created> {
+        previous: &Bytes,
+    ) -> io::Result<Option<Bytes>> {
         let record = match self.is_too_long(&parts) {
             true => self.put_record(number, parts).await?,
             false if parts.len() == 1 => parts.into_iter().next().expect("one"),
             false => Bytes::from(parts.concat()),
         };
         let what = format!("creating {}", names::commit(number));
-        let once = || self.log().create(self.room(), number, record.clone());
-        self.ask_log(&what, Request::Put, record.len() as u64, once)
-            .await
+        let create = || {
+            let log = self.log();
+            log.create(self.room(), number, record.clone(), previous)
+        };
+        let created = self
+            .ask_log(&what, Request::Put, record.len() as u64, create)
+            .await?;
+        Ok(match created {
+            Created::Ours => Some(head(&record)),
+            Created::Taken => None,
+        })
     }
 
     /// The same, for a thread that may wait. Where the log allows it that thread carries it out: nothing is handed from one to another.
-    pub(crate) fn create_commit_now(&self, number: u64, parts: Vec<Bytes>) -> io::Result<Created> {
+    pub(crate) fn create_commit_now(
+        &self,
+        number: u64,
+        parts: Vec<Bytes>,
+        previous: Bytes,
+    ) -> io::Result<Option<Bytes>> {
         if let Some(runtime) = self.waiting().filter(|_| !self.is_too_long(&parts)) {
-            return runtime.block_on(self.create_commit(number, parts));
+            return runtime.block_on(self.create_commit(number, parts, &previous));
         }
         let client = self.clone();
-        self.wait(async move { client.create_commit(number, parts).await })?
+        self.wait(async move { client.create_commit(number, parts, &previous).await })?
+    }
+
+    /// The head of a commit's record in the log, for the next one to be created behind it; empty for the number zero, and where the log is in
+    /// the store, which does not look.
+    ///
+    /// # Errors
+    /// `InvalidData` where the commit with this id is not in the log.
+    pub(crate) async fn head_of(&self, number: u64, id: &Id) -> io::Result<Bytes> {
+        let Some(address) = self.log_address().filter(|_| number > 0) else {
+            return Ok(Bytes::new());
+        };
+        if let Some(found) = self.found(number).await? {
+            let record = self.record_of(number, found.clone()).await?;
+            if Record::parse(number, &record).is_ok_and(|record| record.id == *id) {
+                return Ok(head(&found));
+            }
+        }
+        let why = lost(number + 1).words();
+        let text = format!("the log {address}: {why}");
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
     fn is_too_long(&self, parts: &[Bytes]) -> bool {
@@ -71,18 +119,23 @@ impl Client {
 
     /// The record of a commit. `NotFound` where it is not there.
     pub(crate) async fn commit(&self, number: u64) -> io::Result<Bytes> {
-        let name = names::commit(number);
-        let what = format!("reading {name}");
-        let once = || self.log().get(self.room(), number);
-        let found = self.ask_log(&what, Request::Get, 16 << 20, once).await?;
-        let found = found.ok_or_else(|| {
+        let found = self.found(number).await?.ok_or_else(|| {
+            let name = names::commit(number);
             io::Error::new(io::ErrorKind::NotFound, format!("{name} is not there"))
         })?;
-        let hash: Option<[u8; 32]> = match found.strip_prefix(MAGIC) {
-            Some(hash) if found.len() == REFERENCE => hash.try_into().ok(),
-            _ => None,
-        };
-        let Some(hash) = hash.map(blake3::Hash::from_bytes) else {
+        self.record_of(number, found).await
+    }
+
+    /// What the log has under a number.
+    async fn found(&self, number: u64) -> io::Result<Option<Bytes>> {
+        let what = format!("reading {}", names::commit(number));
+        let once = || self.log().get(self.room(), number);
+        self.ask_log(&what, Request::Get, 16 << 20, once).await
+    }
+
+    /// The record that the log has, or names.
+    async fn record_of(&self, number: u64, found: Bytes) -> io::Result<Bytes> {
+        let Some(hash) = reference(&found) else {
             self.count_got(&found);
             return Ok(found);
         };

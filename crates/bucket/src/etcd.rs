@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::certificates::{self, Files};
-use crate::log::{CommitLog, Created, LogError, lost};
+use crate::log::{CommitLog, Created, HEAD, LogError, lost};
 use crate::names;
 use crate::trying::words;
 
@@ -139,6 +139,20 @@ fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
         Value::Null => &value[camel],
         value => value,
     }
+}
+
+/// Comparisons that hold where a key has a record that is `head`, or is longer and begins so. etcd compares whole values only, but in the order
+/// of their bytes: what begins so is above `head`, and below all that follow.
+fn compare_head(key: &str, head: &[u8]) -> Vec<Value> {
+    let compare = |result: &str, value: &[u8]| json!({"key": key, "target": "VALUE", "result": result, "value": encoded(value)});
+    if head.len() < HEAD {
+        return vec![compare("EQUAL", head)];
+    }
+    let mut above = head.to_vec();
+    while above.pop_if(|last| *last == u8::MAX).is_some() {}
+    let last = above.last_mut().expect("a record begins with words");
+    *last += 1;
+    vec![compare("GREATER", head), compare("LESS", &above)]
 }
 
 fn malformed() -> LogError {
@@ -279,15 +293,19 @@ impl CommitLog for EtcdLog {
         INLINE_MAX
     }
 
-    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError> {
+    async fn create(
+        &self,
+        room: &str,
+        number: u64,
+        record: Bytes,
+        previous: &[u8],
+    ) -> Result<Created, LogError> {
         let key = encoded(self.key(room, number));
         let is_free = json!({"key": key, "target": "VERSION", "result": "EQUAL", "version": "0"});
         let mut compare = vec![is_free];
         if number > 1 {
             let before = encoded(self.key(room, number - 1));
-            compare.push(
-                json!({"key": before, "target": "VERSION", "result": "GREATER", "version": "0"}),
-            );
+            compare.extend(compare_head(&before, previous));
         }
         let body = json!({
             "compare": compare,
@@ -372,6 +390,30 @@ mod tests {
         let near = "https://127.0.0.1:1/v3/";
         assert_eq!(members("etcd://127.0.0.1:1/p?cacert=/ca.pem", ""), [near]);
         assert_eq!(members("etcd://127.0.0.1:1", "ETCDCTL_CACERT"), [near]);
+    }
+
+    #[test]
+    fn a_long_record_is_compared_by_its_head() {
+        let compared = |head: &[u8]| {
+            let each = compare_head("k", head).into_iter();
+            let each = each.map(|one| {
+                let result = one["result"].as_str().unwrap().to_owned();
+                (result, bytes_of(&one["value"]).unwrap())
+            });
+            each.collect::<Vec<_>>()
+        };
+        assert_eq!(compared(b"ab"), [("EQUAL".to_owned(), b"ab".to_vec())]);
+        let long = |last: &[u8]| [&[7; HEAD - 2], last].concat();
+        for (head, above) in [
+            (long(&[1, 2]), long(&[1, 3])),
+            (long(&[1, 255]), long(&[2])),
+        ] {
+            let expected = [
+                ("GREATER".to_owned(), head.clone()),
+                ("LESS".to_owned(), above),
+            ];
+            assert_eq!(compared(&head), expected);
+        }
     }
 
     #[test]

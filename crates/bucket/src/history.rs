@@ -16,7 +16,6 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 
 use crate::client::Client;
-use crate::log::Created;
 use crate::manifest::Manifest;
 use crate::names::{self, CHECKPOINTS};
 use crate::record::{Id, Op, Record};
@@ -37,6 +36,8 @@ pub(crate) struct History {
     pub(crate) checkpoint: u64,
     /// Bytes in the commits behind it.
     pub(crate) bodies: BTreeMap<u64, Bytes>,
+    /// The head of the newest commit's record in the log, where that is a begin that was just written.
+    pub(crate) head: Bytes,
 }
 
 impl History {
@@ -231,10 +232,16 @@ pub(crate) async fn begin(
     history: &mut History,
     record: &Record,
 ) -> io::Result<bool> {
-    let created = client.create_commit(record.number, record.encode()).await?;
-    if created == Created::Taken || is_overtaken(client, record.number).await? {
+    let manifest = &history.manifest;
+    let previous = client.head_of(manifest.number, &manifest.id).await?;
+    let created = client.create_commit(record.number, record.encode(), &previous);
+    let Some(head) = created.await? else {
+        return Ok(false);
+    };
+    if is_overtaken(client, record.number).await? {
         return Ok(false);
     }
+    history.head = head;
     history
         .manifest
         .apply(record)

@@ -38,7 +38,13 @@ impl CommitLog for InStore {
         None
     }
 
-    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError> {
+    async fn create(
+        &self,
+        room: &str,
+        number: u64,
+        record: Bytes,
+        _previous: &[u8],
+    ) -> Result<Created, LogError> {
         let path = path(room, &names::commit(number));
         let options = PutOptions::from(PutMode::Create);
         match self.0.put_opts(&path, record.clone().into(), options).await {

@@ -48,7 +48,7 @@ mod syncs;
 mod trying;
 
 pub use client::Requests;
-pub use log::{CommitLog, Created, LogError};
+pub use log::{CommitLog, Created, HEAD, LogError};
 pub use log_place::LogPlace;
 pub use object_store::ObjectStore;
 pub use opening::WriterId;

@@ -11,6 +11,11 @@ use std::io;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::record;
+
+/// Bytes of a record by which it is known from all others: it begins with a header that has its id.
+pub const HEAD: usize = record::HEADER;
+
 /// What came of creating a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Created {
@@ -60,9 +65,16 @@ pub trait CommitLog: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Creates a commit if its number is free. `number` counts from 1. A log other than an object store also refuses a number whose
-    /// predecessor is not there: then it has lost commits.
-    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError>;
+    /// Creates a commit if its number is free. `number` counts from 1. `previous`: the record of the number before, of which the first
+    /// [`HEAD`] bytes where it is longer; empty for the first number. A log other than an object store also refuses a number whose predecessor
+    /// is not there, or is another one: then it has lost commits.
+    async fn create(
+        &self,
+        room: &str,
+        number: u64,
+        record: Bytes,
+        previous: &[u8],
+    ) -> Result<Created, LogError>;
 
     /// The record; `None` where there is none.
     async fn get(&self, room: &str, number: u64) -> Result<Option<Bytes>, LogError>;
@@ -74,12 +86,13 @@ pub trait CommitLog: fmt::Debug + Send + Sync {
     async fn delete(&self, room: &str, numbers: &[u64]) -> Result<(), LogError>;
 }
 
-/// A log that has lost what was acknowledged: a standby that was promoted without it, or an older backup.
+/// A log that has lost what was acknowledged: a standby that was promoted without it, or an older backup. `number`: of the commit that
+/// cannot follow.
 pub(crate) fn lost(number: u64) -> LogError {
     LogError::Refused(
         io::ErrorKind::InvalidData,
         format!(
-            "it does not have commit {}: this writer was overtaken long ago, or the log lost what it had acknowledged",
+            "it does not have commit {} as this writer knows it: the writer was overtaken long ago, or the log lost what it had acknowledged",
             number - 1
         ),
     )

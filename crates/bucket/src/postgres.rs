@@ -43,7 +43,9 @@ const CREATE_TABLE: &str = "
 const CREATE: &str = "
     INSERT INTO strongroom_commits AS c (room, number, record)
     SELECT $1::text, $2::bigint, $3::bytea
-    WHERE $2 = 1 OR EXISTS (SELECT FROM strongroom_commits WHERE room = $1 AND number = $2 - 1)
+    WHERE $2 = 1 OR EXISTS (
+        SELECT FROM strongroom_commits WHERE room = $1 AND number = $2 - 1 AND substr(record, 1, length($4::bytea)) = $4::bytea
+    )
     ON CONFLICT (room, number) DO UPDATE SET number = c.number WHERE c.record = EXCLUDED.record";
 const GET: &str = "SELECT record FROM strongroom_commits WHERE room = $1 AND number = $2";
 const LIST: &str =
@@ -343,13 +345,19 @@ impl CommitLog for PostgresLog {
         used.end(done)
     }
 
-    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError> {
+    async fn create(
+        &self,
+        room: &str,
+        number: u64,
+        record: Bytes,
+        previous: &[u8],
+    ) -> Result<Created, LogError> {
         let (room, row) = self.row(room, number)?;
         let used = self.use_session().await?;
         let done = async {
             let (client, statements) = (&used.session.client, used.session.statements().await?);
-            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-                [&room, &row, &&record[..]];
+            let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+                [&room, &row, &&record[..], &previous];
             if client.execute(&statements.create, &params).await? == 1 {
                 return Ok(Some(Created::Ours));
             }

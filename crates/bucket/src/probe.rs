@@ -9,7 +9,6 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::history::{hex, new_id};
-use crate::log::Created;
 
 const PROBES: &str = "probe";
 /// Writers that race for one name, and how often.
@@ -75,37 +74,39 @@ async fn test_log(log: &Client) -> io::Result<()> {
         io::ErrorKind::Unsupported => disordered("it refuses conditional writes"),
         _ => e,
     };
-    let create = |number, who| log.create_commit(number, content(who));
-    if create(1, 0).await.map_err(conditional)? != Created::Ours {
+    let create = |number, who, previous: Bytes| async move {
+        let created = log.create_commit(number, content(who), &previous);
+        Ok::<_, io::Error>(created.await?.is_some())
+    };
+    let none = Bytes::new;
+    if !create(1, 0, none()).await.map_err(conditional)? {
         return Err(disordered("a new name was taken already"));
     }
-    if create(1, 1).await.map_err(conditional)? != Created::Taken
-        || log.commit(1).await? != content(0)[0]
-    {
+    if create(1, 1, none()).await.map_err(conditional)? || log.commit(1).await? != content(0)[0] {
         return Err(disordered(
             "it overwrites a commit that must not be overwritten",
         ));
     }
-    if create(1, 0).await.map_err(conditional)? != Created::Ours {
+    if !create(1, 0, none()).await.map_err(conditional)? {
         return Err(disordered("it does not know a commit again"));
     }
     if log.commits_after(0).await? != [1] || !log.commits_after(1).await?.is_empty() {
         return Err(disordered("a new commit is not in its list"));
     }
+    let mut before = content(0)[0].clone();
     for number in 2..=1 + RACES {
-        let racers = (0..RACERS).map(|who| create(number, who));
+        let racers = (0..RACERS).map(|who| create(number, who, before.clone()));
         let ends = futures_util::future::try_join_all(racers)
             .await
             .map_err(conditional)?;
-        let winners: Vec<usize> = (0..RACERS)
-            .filter(|who| ends[*who] == Created::Ours)
-            .collect();
+        let winners: Vec<usize> = (0..RACERS).filter(|who| ends[*who]).collect();
         let there = log.commit(number).await?;
         if winners.len() != 1 || there != content(winners[0])[0] {
             return Err(disordered(
                 "of several writers of one number not exactly one won",
             ));
         }
+        before = there;
     }
     Ok(())
 }
@@ -119,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::in_store::InStore;
-    use crate::log::{CommitLog, LogError};
+    use crate::log::{CommitLog, Created, LogError};
     use crate::names;
 
     /// A log that is not in the room's store.
@@ -137,8 +138,9 @@ mod tests {
             room: &str,
             number: u64,
             record: Bytes,
+            previous: &[u8],
         ) -> Result<Created, LogError> {
-            self.0.create(room, number, record).await
+            self.0.create(room, number, record, previous).await
         }
 
         async fn get(&self, room: &str, number: u64) -> Result<Option<Bytes>, LogError> {

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// Of checkpoints of a room whose commits are in a log elsewhere: a program that knows of no such logs must not read it as the newest state.
 const VERSION_OF_LOG: u32 = 2;
 /// Magic, version, length of the changes, number, id, id of the commit before, hash.
-const HEADER: usize = 8 + 4 + 4 + 8 + 16 + 16 + 32;
+pub(crate) const HEADER: usize = 8 + 4 + 4 + 8 + 16 + 16 + 32;
 
 /// A change of the room's files. Offsets and lengths are bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -53,10 +53,16 @@ impl CommitLog for Faulty {
         self.engine.prepare().await
     }
 
-    async fn create(&self, room: &str, number: u64, record: Bytes) -> Result<Created, LogError> {
+    async fn create(
+        &self,
+        room: &str,
+        number: u64,
+        record: Bytes,
+        previous: &[u8],
+    ) -> Result<Created, LogError> {
         let fate = self.fate()?;
         self.store.held().await;
-        let create = || self.engine.create(room, number, record.clone());
+        let create = || self.engine.create(room, number, record.clone(), previous);
         match fate {
             Fate::Done => create().await,
             Fate::Refused => Err(broken("500")),

@@ -15,7 +15,7 @@ use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use strongroom_bucket::{CommitLog, LogPlace};
+use strongroom_bucket::{CommitLog, HEAD, LogPlace};
 
 /// What becomes of a request that changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -444,7 +444,11 @@ pub(crate) fn overwrite(store: &Store, name: &str, bytes: Vec<u8>) {
                 let number = number.parse().unwrap();
                 engine.prepare().await.unwrap();
                 engine.delete(ROOM, &[number]).await.unwrap();
-                engine.create(ROOM, number, bytes.into()).await.unwrap();
+                let before = engine.get(ROOM, number - 1).await.unwrap();
+                let before = before.unwrap_or_default();
+                let before = &before[..before.len().min(HEAD)];
+                let created = engine.create(ROOM, number, bytes.into(), before);
+                created.await.unwrap();
             }
             _ => {
                 let (path, options) = (Path::from(name), PutOptions::default());

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use room::{NewCredential, NewRoom, OpenOptions, Room};
 use storage::{OpenMode, Storage};
-use strongroom_bucket::{BucketStorage, Created, LogError, LogPlace};
+use strongroom_bucket::{BucketStorage, Created, HEAD, LogError, LogPlace};
 
-use crate::made::{arc, create, noise, open, options, read, write};
+use crate::made::{arc, create, noise, open, options, read, two_machines, write};
 use crate::store::{Store, contents, list};
 
 fn wait<T>(task: impl Future<Output = T>) -> T {
@@ -20,28 +20,46 @@ fn wait<T>(task: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_number_is_taken_once_and_needs_the_one_before() {
+    const LARGE: [u8; 3 * HEAD] = [20; 3 * HEAD];
     let log = Store::new().engine().unwrap();
     wait(async {
         log.prepare().await.unwrap();
         log.prepare().await.unwrap();
-        let create = |number, record: &'static [u8]| log.create("r/a", number, record.into());
-        assert_eq!(create(1, b"one").await.unwrap(), Created::Ours);
-        assert_eq!(create(1, b"one").await.unwrap(), Created::Ours);
-        assert_eq!(create(1, b"other").await.unwrap(), Created::Taken);
-        let lost = create(3, b"three").await.unwrap_err();
-        assert!(
-            matches!(&lost, LogError::Refused(ErrorKind::InvalidData, why) if why.contains("commit 2")),
-            "{lost:?}"
-        );
-        for number in 2..12 {
-            assert_eq!(create(number, b"x").await.unwrap(), Created::Ours);
+        let create = |number, record: &'static [u8], before: &'static [u8]| {
+            log.create("r/a", number, record.into(), before)
+        };
+        assert_eq!(create(1, b"one", b"").await.unwrap(), Created::Ours);
+        assert_eq!(create(1, b"one", b"").await.unwrap(), Created::Ours);
+        assert_eq!(create(1, b"other", b"").await.unwrap(), Created::Taken);
+        let is_lost = |lost: LogError, number: u64| {
+            assert!(
+                matches!(&lost, LogError::Refused(ErrorKind::InvalidData, why) if why.contains(&format!("commit {number}"))),
+                "{lost:?}"
+            );
+        };
+        is_lost(create(3, b"three", b"two").await.unwrap_err(), 2);
+        // The one before is there, and is another one.
+        for before in [&b"other"[..], b"onf", b"ona", b"one more"] {
+            is_lost(create(2, b"x", before).await.unwrap_err(), 1);
+        }
+        assert_eq!(create(2, &LARGE, b"one").await.unwrap(), Created::Ours);
+        for last in [19, 21, 255] {
+            let mut other = LARGE[..HEAD].to_vec();
+            *other.last_mut().unwrap() = last;
+            let refused = log.create("r/a", 3, "x"[..].into(), &other).await;
+            is_lost(refused.unwrap_err(), 2);
+        }
+        let third = create(3, b"x", &LARGE[..HEAD]).await;
+        assert_eq!(third.unwrap(), Created::Ours);
+        for number in 4..12 {
+            assert_eq!(create(number, b"x", b"x").await.unwrap(), Created::Ours);
         }
         assert_eq!(log.get("r/a", 1).await.unwrap().unwrap(), "one");
         assert_eq!(log.list("r/a", 8).await.unwrap(), [9, 10, 11]);
         // Another room, whose name begins with the first one's.
         assert!(log.list("r", 0).await.unwrap().is_empty());
         assert_eq!(
-            log.create("r/a/b", 1, "two"[..].into()).await.unwrap(),
+            log.create("r/a/b", 1, "two"[..].into(), b"").await.unwrap(),
             Created::Ours
         );
         log.delete("r/a", &[1, 2, 3, 99]).await.unwrap();
@@ -52,7 +70,7 @@ fn a_number_is_taken_once_and_needs_the_one_before() {
         );
         assert_eq!(log.list("r/a/b", 0).await.unwrap(), [1]);
         // A writer whose next number was removed with the one before, long ago.
-        create(3, b"late").await.unwrap_err();
+        create(3, b"late", b"x").await.unwrap_err();
     });
 }
 
@@ -122,6 +140,31 @@ fn a_log_that_has_a_room_of_this_name_gets_no_other() {
     let refused = BucketStorage::create(arc(&empty), "rooms/a", dir.path(), options).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     assert!(refused.to_string().contains("in the log"), "{refused}");
+}
+
+/// A standby was promoted that did not have the last commit, and the begin of another machine got its number. The first writer found a commit
+/// of that number, took it for its own, and acknowledged the next one; the room could not be opened any more.
+#[test]
+fn a_writer_whose_last_commit_was_lost_and_replaced_acknowledges_nothing_more() {
+    let (store, [here, there]) = (Store::new(), two_machines());
+    let first = create(&store, here.path(), options()).unwrap();
+    write(&first, "f", b"of the first").unwrap();
+    write(&first, "lost", b"x").unwrap();
+    let last = list(&store, "rooms/a/commits").len() as u64;
+    wait(store.engine().unwrap().delete("rooms/a", &[last])).unwrap();
+    let second = open(&store, there.path(), options()).unwrap();
+    assert_eq!(second.writer(), last);
+    let refused = write(&first, "g", b"of the first").unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("does not have commit {last}")),
+        "{refused}"
+    );
+    write(&second, "g", b"of the second").unwrap();
+    drop(first);
+    drop(second);
+    let storage = open(&store, here.path(), options()).unwrap();
+    assert_eq!(storage.list("").unwrap(), ["f", "g"]);
+    assert_eq!(read(&storage, "g").unwrap(), b"of the second");
 }
 
 /// A sync of very many small pieces is more than any record may be.
