@@ -5,6 +5,7 @@
 //!    referring to them is durable.
 //! 3. A commit that is not known to be ours ends writing: nothing behind it is acknowledged.
 //! 4. A checkpoint is a state in one object, after which the commits before it are not needed. One that fails is made later.
+//! 5. An object that cannot be read stays where it is, and keeps no checkpoint from being made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,6 +32,10 @@ const INLINE: u64 = 1 << 20;
 const REST: u64 = 256 << 10;
 /// Bytes of thin objects that one checkpoint moves.
 const MOVED: u64 = 32 << 20;
+/// How long thin objects are left alone after the store did not answer for one.
+const LEFT_ALONE: Duration = Duration::from_secs(600);
+/// Commits after a checkpoint that failed, before the next try.
+const PAUSE: u64 = 64;
 
 /// The writer's end of the history.
 #[derive(Debug)]
@@ -41,6 +46,12 @@ pub(crate) struct Committer {
     /// The commit of the last checkpoint, and behind which one the next is due.
     checkpoint: u64,
     next_checkpoint: u64,
+    /// No checkpoint is due before this commit, however many bytes commits have: one has just failed.
+    not_before: u64,
+    /// Thin objects that could not be read: left alone by this writer.
+    unreadable: BTreeSet<ObjectName>,
+    /// Until when thin objects are left alone.
+    thin_rest: Option<Instant>,
     /// The head of the last commit's record in the log.
     head: Bytes,
     /// What is removed in time.
@@ -72,6 +83,9 @@ impl Committer {
             manifest,
             bodies,
             checkpoint,
+            not_before: 0,
+            unreadable: BTreeSet::new(),
+            thin_rest: None,
             head,
         }
     }
@@ -124,13 +138,6 @@ impl Committer {
     fn empty_commit(&mut self, shared: &Shared) -> io::Result<()> {
         let done = self.append(shared, shared.lease(), Bytes::new());
         done.map_err(|e| shared.fail(&e))
-    }
-
-    fn heartbeat_if_due(&mut self, shared: &Shared) -> io::Result<()> {
-        match shared.until_heartbeat() {
-            Some(Duration::ZERO) => self.empty_commit(shared),
-            _ => Ok(()),
-        }
     }
 
     /// Waits for a task, and commits meanwhile as often as it must.
@@ -189,9 +196,9 @@ impl Committer {
     /// Removes what is not needed any more, and makes a checkpoint when one is due.
     fn look_after(&mut self, shared: &Shared) -> io::Result<()> {
         self.carry_out_removals(shared);
+        let (number, most) = (self.manifest.number, shared.options.checkpoint_bytes);
         let bytes: u64 = self.bodies.values().map(|body| body.len() as u64).sum();
-        if self.manifest.number >= self.next_checkpoint || bytes >= shared.options.checkpoint_bytes
-        {
+        if number >= self.next_checkpoint || number >= self.not_before && bytes >= most {
             self.checkpoint(shared)?;
         }
         Ok(())
@@ -309,7 +316,8 @@ impl Committer {
             // It is there, and would be removed as the one before itself.
             return Ok(());
         }
-        self.next_checkpoint = self.manifest.number + every.min(64);
+        self.not_before = self.manifest.number + every.min(PAUSE);
+        self.next_checkpoint = self.not_before;
         let moved = match self.moved(shared) {
             Ok(moved) => moved,
             Err(e) => {
@@ -340,72 +348,116 @@ impl Committer {
         let old = old.into_iter().collect();
         self.removals.plan(commits, old, Instant::now());
         self.checkpoint = number;
+        self.not_before = number;
         self.next_checkpoint = number + every;
         Ok(())
     }
 
-    /// Copies what commits carry, and what is left of thin objects, into new objects. Returns what went where.
-    fn moved(&mut self, shared: &Shared) -> io::Result<Vec<Moved>> {
+    /// The pieces of files in objects of which less than half is in use: as much as one checkpoint moves.
+    fn thin(&mut self) -> BTreeMap<ObjectName, Vec<Piece>> {
+        if self.thin_rest.is_some_and(|until| Instant::now() < until) {
+            return BTreeMap::new();
+        }
         let mut budget = MOVED;
-        let mut thin = BTreeSet::new();
+        let mut thin = BTreeMap::new();
         for (name, object) in &self.manifest.objects {
             let is_data = matches!(name, ObjectName::Data { .. });
-            if is_data && object.live > 0 && object.live * 2 < object.size && object.live <= budget
-            {
+            let is_thin = object.live > 0 && object.live * 2 < object.size;
+            if is_data && is_thin && object.live <= budget && !self.unreadable.contains(name) {
                 budget -= object.live;
-                thin.insert(*name);
+                thin.insert(*name, Vec::new());
             }
         }
-        let mut moved = Vec::new();
-        let mut objects: Vec<(ObjectName, Vec<Bytes>)> = Vec::new();
-        let mut at = PART;
-        let is_moved = |name: &ObjectName| match name {
-            ObjectName::Commit(_) => true,
-            name => thin.contains(name),
-        };
+        for piece in self.pieces() {
+            if let Some(pieces) = thin.get_mut(&piece.from.object) {
+                pieces.push(piece);
+            }
+        }
+        thin
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = Piece> {
         let files = self.manifest.files.iter();
-        let pieces: Vec<(u64, u64, u64, Stored)> = files
-            .flat_map(|(file, map)| map.pieces.iter().map(|piece| (*file, piece)))
-            .map(|(file, piece)| (file, piece.offset, piece.len, piece.source))
-            .filter(|(.., from)| is_moved(&from.object))
-            .collect();
-        for (file, offset, len, from) in pieces {
-            self.heartbeat_if_due(shared)?;
-            let bytes = match from.object {
-                ObjectName::Commit(number) => {
-                    let body = self.bodies.get(&number).ok_or_else(|| {
-                        io::Error::other(format!("the bytes of commit {number} are not here"))
-                    })?;
-                    body.slice(from.at as usize..(from.at + len) as usize)
-                }
-                name => {
-                    let mut bytes = vec![0; len as usize];
+        let pieces = files.flat_map(|(file, map)| map.pieces.iter().map(|piece| (*file, piece)));
+        pieces.map(|(file, piece)| Piece {
+            file,
+            offset: piece.offset,
+            len: piece.len,
+            from: piece.source,
+        })
+    }
+
+    /// What is left of thin objects. One that cannot be read stays where it is. Where the store did not answer, no other is asked for, for a time:
+    /// syncs wait meanwhile.
+    fn read_thin(&mut self, shared: &Shared) -> io::Result<Vec<(Piece, Bytes)>> {
+        let mut read = Vec::new();
+        for (name, pieces) in self.thin() {
+            let (objects, size) = (shared.objects.clone(), self.manifest.objects[&name].size);
+            let fetch = move || {
+                let each = pieces.into_iter().map(|piece| {
+                    let mut bytes = vec![0; piece.len as usize];
                     let wanted = Wanted {
                         to: 0,
                         len: bytes.len(),
-                        stored: from,
-                        size: self.manifest.objects[&name].size,
+                        stored: piece.from,
+                        size,
                     };
-                    shared.objects.fill(&[wanted], &mut bytes, |_, _| None)?;
-                    bytes.into()
-                }
+                    objects.fill(&[wanted], &mut bytes, |_, _| None)?;
+                    Ok((piece, Bytes::from(bytes)))
+                });
+                each.collect::<io::Result<Vec<_>>>()
             };
+            let fetched = self.meanwhile(shared, async move {
+                tokio::task::spawn_blocking(fetch)
+                    .await
+                    .map_err(io::Error::other)?
+            });
+            match fetched {
+                Ok(pieces) => read.extend(pieces),
+                Err(e) => {
+                    shared.check()?;
+                    tracing::warn!("{name} cannot be read, and stays where it is: {e}");
+                    self.unreadable.insert(name);
+                    if e.kind() == io::ErrorKind::TimedOut {
+                        self.thin_rest = Some(Instant::now() + LEFT_ALONE);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// Copies what commits carry, and what is left of thin objects, into new objects. Returns what went where.
+    fn moved(&mut self, shared: &Shared) -> io::Result<Vec<Moved>> {
+        let mut pieces = self.read_thin(shared)?;
+        for piece in self.pieces() {
+            if let ObjectName::Commit(number) = piece.from.object {
+                let body = self.bodies.get(&number).ok_or_else(|| {
+                    io::Error::other(format!("the bytes of commit {number} are not here"))
+                })?;
+                let at = piece.from.at as usize;
+                let bytes = body.slice(at..at + piece.len as usize);
+                pieces.push((piece, bytes));
+            }
+        }
+        // What was neighbours stays so.
+        pieces.sort_by_key(|(piece, _)| (piece.file, piece.offset));
+        let mut moved = Vec::new();
+        let mut objects: Vec<(ObjectName, Vec<Bytes>)> = Vec::new();
+        let mut at = PART;
+        for (piece, bytes) in pieces {
             if at >= PART {
                 objects.push((shared.new_object(), Vec::new()));
                 at = 0;
             }
             let (object, parts) = objects.last_mut().expect("just added");
+            let object = *object;
             moved.push(Moved {
-                file,
-                offset,
-                len,
-                from,
-                to: Stored {
-                    object: *object,
-                    at,
-                },
+                to: Stored { object, at },
+                piece,
             });
-            at += len;
+            at += bytes.len() as u64;
             parts.push(bytes);
         }
         self.put_objects(shared, objects)?;
@@ -416,7 +468,7 @@ impl Committer {
     fn relocate(&mut self, shared: &Shared, moved: Vec<Moved>) -> io::Result<()> {
         let mut sizes: BTreeMap<ObjectName, u64> = BTreeMap::new();
         for moved in &moved {
-            *sizes.entry(moved.to.object).or_default() += moved.len;
+            *sizes.entry(moved.to.object).or_default() += moved.piece.len;
         }
         let objects = sizes.iter();
         let mut ops: Vec<Op> = objects
@@ -425,28 +477,34 @@ impl Committer {
                 size: *size,
             })
             .collect();
-        ops.extend(moved.iter().map(|m| data(m.file, m.offset, m.len, m.to)));
+        let puts = moved.iter().map(|Moved { piece, to }| (piece, to));
+        ops.extend(puts.map(|(piece, to)| data(piece.file, piece.offset, piece.len, *to)));
         self.append(shared, ops, Bytes::new())?;
         let files = shared.files();
-        for moved in moved {
-            if let Some(file) = files.get(&moved.file) {
+        for Moved { piece, to } in moved {
+            if let Some(file) = files.get(&piece.file) {
                 let place = Place::Stored {
-                    stored: moved.to,
-                    size: sizes[&moved.to.object],
+                    stored: to,
+                    size: sizes[&to.object],
                 };
-                file.relocate(moved.offset, moved.len, moved.from, &place);
+                file.relocate(piece.offset, piece.len, piece.from, &place);
             }
         }
         Ok(())
     }
 }
 
-/// Bytes of a file that are in another object too.
-struct Moved {
+/// Bytes of a file, and where they are.
+struct Piece {
     file: u64,
     offset: u64,
     len: u64,
     from: Stored,
+}
+
+/// Bytes that are in another object too.
+struct Moved {
+    piece: Piece,
     to: Stored,
 }
 

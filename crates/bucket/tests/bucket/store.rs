@@ -51,6 +51,9 @@ struct Plan {
     is_final: bool,
     late: Vec<Change>,
     away: bool,
+    /// Objects whose path contains this are not read, or not written.
+    unreadable: Option<String>,
+    unwritable: Option<String>,
     ignores_conditions: bool,
     /// The next creation of a commit is held.
     held: bool,
@@ -83,6 +86,11 @@ fn gone() -> Error {
     Error::NotSupported {
         source: "gone".into(),
     }
+}
+
+fn concerns(part: &Option<String>, path: &Path) -> bool {
+    part.as_ref()
+        .is_some_and(|part| path.as_ref().contains(part))
 }
 
 fn forbidden(path: &Path) -> Error {
@@ -204,6 +212,16 @@ impl Store {
         self.plan.lock().unwrap().away = away;
     }
 
+    /// Objects whose path contains this are not read, and nobody tries again.
+    pub(crate) fn unreadable(&self, part: &str) {
+        self.plan.lock().unwrap().unreadable = Some(part.to_owned());
+    }
+
+    /// Objects whose path contains this are not written, and nobody tries again.
+    pub(crate) fn unwritable(&self, part: &str) {
+        self.plan.lock().unwrap().unwritable = Some(part.to_owned());
+    }
+
     /// Like Garage 2.5.
     pub(crate) fn ignore_conditions(&self) {
         self.plan.lock().unwrap().ignores_conditions = true;
@@ -295,6 +313,9 @@ impl ObjectStore for Store {
         payload: PutPayload,
         mut options: PutOptions,
     ) -> Result<PutResult> {
+        if concerns(&self.plan.lock().unwrap().unwritable, path) {
+            return Err(gone());
+        }
         let fate = self.fate()?;
         if path.as_ref().contains("/commits/") {
             self.held().await;
@@ -337,6 +358,9 @@ impl ObjectStore for Store {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.read()?;
+        if concerns(&self.plan.lock().unwrap().unreadable, path) {
+            return Err(gone());
+        }
         self.inner.get_opts(path, options).await
     }
 

@@ -143,6 +143,78 @@ fn zeros_take_no_space() {
     assert_eq!(read(&storage, "log").unwrap(), vec![0; 4 << 20]);
 }
 
+/// An object of which little was in use could not be read. Each checkpoint tried to move what was left of it, and failed: commits piled up.
+#[test]
+fn an_object_that_cannot_be_read_does_not_keep_checkpoints_from_being_made() {
+    for is_gone in [false, true] {
+        let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+        let mut options = options();
+        options.cache_bytes = 0;
+        let storage = create(&store, dir.path(), options.clone()).unwrap();
+        let old = noise(1, 3 << 20);
+        write(&storage, "f", &old).unwrap();
+        let [(damaged, _)] = &names(&store, "data")[..] else {
+            panic!("one object");
+        };
+        // Two more thin ones, before and behind it in the files.
+        for name in ["e", "g"] {
+            write(&storage, name, &old).unwrap();
+        }
+        for name in ["e", "f", "g"] {
+            let file = storage.open(name, OpenMode::ReadWrite).unwrap();
+            file.write_at(&noise(2, 2 << 20), 0).unwrap();
+            file.sync().unwrap();
+        }
+        match is_gone {
+            true => crate::store::remove(&store, damaged),
+            false => store.unreadable(damaged),
+        }
+        for n in 0..3 {
+            write(&storage, &format!("{n}"), &noise(n, 5000)).unwrap();
+            storage.checkpoint().unwrap();
+        }
+        let last = names(&store, "commits").len() as u64;
+        let checkpoints = names(&store, "checkpoints");
+        let (newest, _) = checkpoints.last().expect("a checkpoint");
+        assert!(newest.ends_with(&format!("{last}")), "{newest}, {last}");
+        drop(storage);
+        let storage = open(&store, dir.path(), options).unwrap();
+        for name in ["e", "f", "g"] {
+            let file = storage.open(name, OpenMode::Read).unwrap();
+            let mut found = vec![0; 2 << 20];
+            file.read_at(&mut found, 0).unwrap();
+            assert!(found == noise(2, 2 << 20), "{name}");
+            found.truncate(1 << 20);
+            let rest = file.read_at(&mut found, 2 << 20);
+            assert_eq!(rest.is_err(), name == "f", "{name}");
+            assert!(name == "f" || found == old[2 << 20..], "{name}");
+        }
+        assert_eq!(read(&storage, "2").unwrap(), noise(2, 5000));
+    }
+}
+
+/// With more bytes in commits than a checkpoint waits for, each sync tried to make one while none could be made.
+#[test]
+fn a_checkpoint_that_fails_is_not_tried_again_at_each_sync() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.checkpoint_bytes = 1;
+    let storage = create(&store, dir.path(), options).unwrap();
+    store.unwritable("/data/");
+    let before = storage.requests().puts;
+    for n in 0..20 {
+        write(&storage, &format!("{n}"), b"x").unwrap();
+    }
+    let commits = if store.has_log() { 0 } else { 20 };
+    let sent = storage.requests().puts - before;
+    assert_eq!(sent, commits + 1, "one try of a checkpoint");
+    store.heal();
+    for n in 20..120 {
+        write(&storage, &format!("{n}"), b"x").unwrap();
+    }
+    assert!(!names(&store, "checkpoints").is_empty());
+}
+
 /// Random changes of files, with checkpoints after a few commits and nothing kept for readers, agree with a model after every opening.
 #[test]
 fn files_agree_with_a_model_over_commits_checkpoints_and_openings() {
