@@ -135,9 +135,12 @@ pub(crate) async fn found_by_creation(
         if let Some(address) = client.log_address()
             && !client.commits_after(0).await?.is_empty()
         {
-            return refused(&format!(
-                "the log {address}, of the same bucket and prefix,"
-            ));
+            return match begun_here(client, note).await? {
+                Some(history) => Ok((history, true)),
+                None => refused(&format!(
+                    "the log {address}, of the same bucket and prefix,"
+                )),
+            };
         }
         probe::probe(client).await?;
         return Ok((History::default(), false));
@@ -160,6 +163,23 @@ pub(crate) async fn found_by_creation(
         true => refused("the bucket"),
         false => Ok((history, is_ours)),
     }
+}
+
+/// What the log has where the bucket has nothing, if that is no more than a creation of this directory that has not ended: it was killed, or
+/// failed, before the bucket said anything of the log.
+async fn begun_here(client: &Client, note: &WriterNote) -> io::Result<Option<History>> {
+    let history = match history::load(client).await {
+        Ok(history) => history,
+        Err(e) if e.kind() == ErrorKind::InvalidData => None,
+        Err(e) => return Err(e),
+    };
+    let Some(history) = history else {
+        return Ok(None);
+    };
+    let manifest = &history.manifest;
+    let is_ours =
+        manifest.names.is_empty() && manifest.is_open && note.is_of(client, manifest).await?;
+    Ok(is_ours.then_some(history))
 }
 
 /// Whether what a creation has just begun behind is still there: the creation before it may have been removing it, and the number was free

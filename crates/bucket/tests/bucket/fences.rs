@@ -396,6 +396,27 @@ fn a_creation_that_was_killed_can_be_begun_again_on_its_machine() {
     assert!(refused > 0);
 }
 
+/// The first commit was in the log elsewhere, and the object that says so never came to the bucket. Every later creation was refused.
+#[test]
+fn a_creation_that_ends_before_its_log_is_noted_can_be_begun_again_on_its_machine() {
+    let (store, [here, there]) = (Store::new(), two_machines());
+    if !store.has_log() {
+        return;
+    }
+    store.unwritable("rooms/a/log");
+    create(&store, here.path(), polite()).unwrap_err();
+    store.heal();
+    let elsewhere = create(&store, there.path(), polite()).unwrap_err();
+    assert_eq!(elsewhere.kind(), ErrorKind::AlreadyExists, "{elsewhere}");
+    let again = create(&store, here.path(), polite()).unwrap();
+    write(&again, "f", b"x").unwrap();
+    drop(again);
+    let third = create(&store, here.path(), polite()).unwrap_err();
+    assert_eq!(third.kind(), ErrorKind::AlreadyExists, "{third}");
+    let storage = open(&store, there.path(), polite()).unwrap();
+    assert_eq!(read(&storage, "f").unwrap(), b"x");
+}
+
 /// Two machines began at once: what one of them had noted before does not make the other's commit of that number its own.
 #[test]
 fn a_begin_that_another_machine_won_is_not_known_as_ours() {
