@@ -22,7 +22,7 @@ use crate::file::Wanted;
 use crate::history::{self, History};
 use crate::names::ObjectName;
 use crate::objects::Objects;
-use crate::opening::{WriterNote, cache_dir, local, nothing_there};
+use crate::opening::{self, WriterNote, cache_dir, local, nothing_there};
 use crate::options::Options;
 use crate::shared::lease;
 use crate::storage::BucketStorage;
@@ -41,7 +41,7 @@ const WARM: Duration = Duration::from_secs(30);
 pub struct Standby {
     objects: Arc<Objects>,
     local: Arc<HostStorage>,
-    lock: Option<Box<dyn LockGuard>>,
+    lock: Option<Arc<dyn LockGuard>>,
     dir: PathBuf,
     options: Options,
     history: Arc<History>,
@@ -67,6 +67,7 @@ impl Standby {
     ) -> io::Result<Self> {
         let client = Client::new(store, options.log.clone(), prefix, options.timeout)?;
         let (local, lock) = local(dir, false)?;
+        let lock = lock.map(Arc::from);
         let loading = client.clone();
         let history = client.wait(async move {
             elsewhere::check(&loading).await?;
@@ -175,18 +176,22 @@ impl Standby {
         let begun = Moment::now();
         let client = self.objects.client.clone();
         let (mut history, lease) = ((*self.history).clone(), lease(self.options.lease));
-        let beginning = client.clone();
+        let (beginning, note) = (client.clone(), WriterNote::read(&self.dir));
         let history = client.wait(async move {
-            let record = history::begin_of(&history.manifest, lease)?;
-            let is_ours = history::begin(&beginning, &mut history, &record).await?;
-            Ok::<_, io::Error>(is_ours.then_some(history))
+            let manifest = &history.manifest;
+            let is_ours = manifest.is_open && note.is_of(&beginning, manifest).await?;
+            let has_begun = opening::begin(&beginning, &mut history, &note, is_ours, lease);
+            Ok::<_, io::Error>(has_begun.await?.then_some(history))
         })??;
         let Some(history) = history else {
             return Ok(None);
         };
-        let mine = (self.local.clone(), self.lock.take());
+        let mine = (self.local.clone(), self.lock.clone());
         let (objects, options) = (self.objects.clone(), self.options.clone());
-        BucketStorage::begun(objects, history, mine, &self.dir, options, begun).map(Some)
+        let storage = BucketStorage::begun(objects, history, mine, &self.dir, options, begun)?;
+        // Up to here nobody else on this machine may wait for the room.
+        self.lock = None;
+        Ok(Some(storage))
     }
 
     /// Fetches what an opening will read, beside the caller.

@@ -48,7 +48,7 @@ pub struct BucketStorage {
     /// The state it shows, where it is for reading only.
     shown: Option<Arc<History>>,
     id: WriterId,
-    _writer: Option<Box<dyn LockGuard>>,
+    _writer: Option<Arc<dyn LockGuard>>,
 }
 
 impl BucketStorage {
@@ -126,8 +126,11 @@ impl BucketStorage {
         let objects = Arc::new(Objects { client, cache });
         let local = Arc::new(local);
         match options.read_only {
-            true => Self::over(objects, history, local, writer, options),
-            false => Self::begun(objects, history, (local, writer), dir, options, begun),
+            true => Self::over(objects, history, local, None, options),
+            false => {
+                let mine = (local, writer.map(Arc::from));
+                Self::begun(objects, history, mine, dir, options, begun)
+            }
         }
     }
 
@@ -135,12 +138,15 @@ impl BucketStorage {
     pub(crate) fn begun(
         objects: Arc<Objects>,
         history: History,
-        (local, writer): (Arc<HostStorage>, Option<Box<dyn LockGuard>>),
+        (local, writer): (Arc<HostStorage>, Option<Arc<dyn LockGuard>>),
         dir: &Path,
         options: Options,
         begun: Moment,
     ) -> io::Result<Self> {
-        note_writer(dir, &history.manifest)?;
+        if let Err(e) = note_writer(dir, &history.manifest) {
+            // The begin was noted before it was written, which says the same.
+            tracing::warn!("{}: {e}", dir.display());
+        }
         let storage = Self::over(objects, history, local, writer, options)?;
         storage.shared.prove(begun);
         if let Some(commits) = &storage.commits {
@@ -154,7 +160,7 @@ impl BucketStorage {
         objects: Arc<Objects>,
         history: History,
         local: Arc<HostStorage>,
-        writer: Option<Box<dyn LockGuard>>,
+        writer: Option<Arc<dyn LockGuard>>,
         options: Options,
     ) -> io::Result<Self> {
         let manifest = &history.manifest;

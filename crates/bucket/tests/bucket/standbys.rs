@@ -1,5 +1,6 @@
 //! A writer that shows that it lives, and who takes its place.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -123,6 +124,56 @@ fn a_writer_that_promised_nothing_is_never_taken_for_dead() {
     let mut take = with_lease(SHORT);
     take.take_over = true;
     takes(standby(&world.store, world.dir(1), take));
+}
+
+/// The disk of a standby was full. It took the room from its writer again and again, and served it never.
+#[test]
+fn a_standby_that_cannot_note_its_begin_does_not_begin() {
+    let world = World::new();
+    let first = world.writer(with_lease(LONG));
+    let mut take = with_lease(LONG);
+    take.take_over = true;
+    let mut second = standby(&world.store, world.dir(1), take.clone());
+    let full = world.dir(1).join("writer.new");
+    std::fs::create_dir(&full).unwrap();
+    second.look().unwrap_err();
+    write(&first, "g", b"of the first").unwrap();
+    // It still waits: nobody else does on its machine.
+    take.log = world.store.log();
+    let other = Standby::open(arc(&world.store), "rooms/a", world.dir(1), take);
+    assert_eq!(other.unwrap_err().kind(), ErrorKind::ResourceBusy);
+    std::fs::remove_dir(&full).unwrap();
+    let second = takes(second);
+    assert_eq!(read(&second, "g").unwrap(), b"of the first");
+    write(&second, "h", b"of the second").unwrap();
+}
+
+/// The disk is full just when the begin is there: what was noted before it says enough.
+#[test]
+fn a_standby_that_began_serves_the_room_though_its_disk_is_full() {
+    let world = World::new();
+    let first = world.writer(with_lease(LONG));
+    let mut take = with_lease(LONG);
+    take.take_over = true;
+    let second = standby(&world.store, world.dir(1), take);
+    let full = world.dir(1).join("writer.new");
+    let second = std::thread::scope(|scope| {
+        world.store.hold_next();
+        let taking = scope.spawn(|| takes(second));
+        while !world.store.is_holding() {
+            std::thread::yield_now();
+        }
+        std::fs::create_dir(&full).unwrap();
+        world.store.let_go();
+        taking.join().unwrap()
+    });
+    write(&second, "g", b"of the second").unwrap();
+    second.die();
+    drop((first, second));
+    std::fs::remove_dir(&full).unwrap();
+    // Its machine knows the begin as its own.
+    let storage = crate::made::open(&world.store, world.dir(1), polite()).unwrap();
+    assert_eq!(read(&storage, "g").unwrap(), b"of the second");
 }
 
 #[test]
