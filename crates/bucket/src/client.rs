@@ -1,6 +1,7 @@
 //! Requests to the store, for threads that wait: bounded in time, repeated, counted.
 //!
-//! 1. An error means that the request failed for good, or that the time was up: then nobody knows whether it was carried out.
+//! 1. An error means that the request failed for good, or that the time was up: then nobody knows whether it was carried out. No request
+//!    fails because of one try without an answer: its connection may have been dead.
 //! 2. Repeating is safe: every object is written once, under a name that nobody else uses. Commits are `commits`' concern.
 //!
 //! It does not know what the objects mean.
@@ -20,16 +21,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::in_store::InStore;
+use crate::in_store::{InStore, read_whole};
 use crate::log::{CommitLog, LogError};
-use crate::trying::{Again, Fails};
+use crate::trying::{Again, Fails, TRY};
 
 /// What an error begins with.
 const STORE: &str = "the object store";
 /// Requests in flight at once.
 const IN_FLIGHT: usize = 16;
-/// One try of a request without its bytes.
-const TRY: Duration = Duration::from_secs(15);
 /// The slowest store, in bytes a second: a try may take that much longer.
 const SLOWEST: u64 = 128 << 10;
 /// How long a refusal for lack of rights is tried again: credentials are renewed, and clocks put right.
@@ -253,7 +252,8 @@ impl Client {
         Ok(self.attempt(&who, what, bytes, counted).await?)
     }
 
-    /// Tries until it is done or the time is up. `bytes`: what a try transfers.
+    /// Tries until it is done or the time is up, of which waiting for others takes nothing. `bytes`: what a try transfers. Where they take longer
+    /// than all the time, a try without an answer is followed by another one.
     async fn attempt<T, E: Fails, F: Future<Output = Result<T, E>>>(
         &self,
         who: &str,
@@ -262,13 +262,27 @@ impl Client {
         mut once: impl FnMut() -> F,
     ) -> Result<T, Failure> {
         let transfer = Duration::from_secs(bytes / SLOWEST);
-        let (begin, limit) = (Instant::now(), self.inner.timeout);
+        let limit = self.inner.timeout;
+        let (mut spent, mut unanswered) = (Duration::ZERO, 0);
         let mut pause = FIRST_PAUSE;
         loop {
             let permit = self.inner.permits.acquire().await.expect("never closed");
-            let left = limit.saturating_sub(begin.elapsed());
+            let begin = Instant::now();
+            let left = match limit.saturating_sub(spent) {
+                Duration::ZERO => limit,
+                left => left,
+            };
             let result = tokio::time::timeout(left.min(TRY) + transfer, once()).await;
             drop(permit);
+            let took = begin.elapsed();
+            spent += took;
+            let is_unanswered = match &result {
+                Err(_) => true,
+                Ok(Err(error)) => error.again() == Again::UntilTheEnd && took >= TRY,
+                Ok(Ok(_)) => false,
+            };
+            unanswered += u32::from(is_unanswered);
+            let is_first_unanswered = is_unanswered && unanswered == 1;
             let (lasting, why) = match &result {
                 Ok(Ok(_)) => {
                     let Ok(Ok(done)) = result else { unreachable!() };
@@ -281,7 +295,7 @@ impl Client {
                 },
                 Err(_) => (limit, "no answer".to_owned()),
             };
-            if begin.elapsed() + pause >= lasting {
+            if spent + pause >= lasting && !is_first_unanswered {
                 return Err(match result {
                     Ok(Err(error)) if lasting < limit => Failure::Refused(io::Error::new(
                         error.kind(),
@@ -289,15 +303,13 @@ impl Client {
                     )),
                     _ => Failure::TimeUp(io::Error::new(
                         io::ErrorKind::TimedOut,
-                        format!(
-                            "{who}, {what}: failed for {} s: {why}",
-                            begin.elapsed().as_secs()
-                        ),
+                        format!("{who}, {what}: failed for {} s: {why}", spent.as_secs()),
                     )),
                 });
             }
             tracing::debug!("{what}: {why}; again in {pause:?}");
             tokio::time::sleep(pause).await;
+            spent += pause;
             pause = (pause * 2).min(E::LONGEST_PAUSE);
         }
     }
@@ -333,7 +345,7 @@ impl Client {
         let path = self.path(&name);
         let once = || {
             self.inner.counters.gets.fetch_add(1, Ordering::Relaxed);
-            async { self.inner.store.get(&path).await?.bytes().await }
+            read_whole(&*self.inner.store, &path)
         };
         let got = self
             .attempt(STORE, &format!("reading {name}"), 16 << 20, once)

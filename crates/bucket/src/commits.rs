@@ -130,7 +130,12 @@ impl Client {
     async fn found(&self, number: u64) -> io::Result<Option<Bytes>> {
         let what = format!("reading {}", names::commit(number));
         let once = || self.log().get(self.room(), number);
-        self.ask_log(&what, Request::Get, 16 << 20, once).await
+        // In the store the size does not matter; elsewhere few are larger, and two tries must fit into the usual time.
+        let bytes = match self.log_address() {
+            Some(_) => 4 << 20,
+            None => 16 << 20,
+        };
+        self.ask_log(&what, Request::Get, bytes, once).await
     }
 
     /// The record that the log has, or names.

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use tokio::time::timeout;
 
 use crate::log::{CommitLog, Created, LogError};
 use crate::names::{self, COMMITS};
-use crate::trying::Fails;
+use crate::trying::{Fails, TRY};
 
 /// Removals at once.
 const TOGETHER: usize = 8;
+/// The most memory that is set aside because a store names a size.
+const SET_ASIDE: u64 = 16 << 20;
 
 /// Commits in the store that has everything else of the room.
 #[derive(Debug)]
@@ -21,6 +24,22 @@ pub(crate) struct InStore(pub(crate) Arc<dyn ObjectStore>);
 
 fn path(room: &str, name: &str) -> Path {
     Path::from(format!("{room}/{name}"))
+}
+
+/// Reads a whole object. A store that does not begin to answer, or stops in the middle, is left after [`TRY`], however large the object may be.
+pub(crate) async fn read_whole(store: &dyn ObjectStore, path: &Path) -> Result<Bytes, Error> {
+    let unanswered = |_| Error::Generic {
+        store: "S3",
+        source: "no answer".into(),
+    };
+    let got = timeout(TRY, store.get(path)).await.map_err(unanswered)??;
+    let size = got.range.end - got.range.start;
+    let mut parts = got.into_stream();
+    let mut bytes = BytesMut::with_capacity(size.min(SET_ASIDE) as usize);
+    while let Some(part) = timeout(TRY, parts.next()).await.map_err(unanswered)? {
+        bytes.extend_from_slice(&part?);
+    }
+    Ok(bytes.freeze())
 }
 
 fn failed(error: &Error) -> LogError {
@@ -65,7 +84,7 @@ impl CommitLog for InStore {
     async fn get(&self, room: &str, number: u64) -> Result<Option<Bytes>, LogError> {
         let got = async {
             let path = path(room, &names::commit(number));
-            self.0.get(&path).await?.bytes().await
+            read_whole(&*self.0, &path).await
         };
         match got.await {
             Ok(bytes) => Ok(Some(bytes)),

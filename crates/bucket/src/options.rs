@@ -15,7 +15,9 @@ pub struct Options {
     pub take_over: bool,
     /// The most bytes that the cache keeps on this machine's disk.
     pub cache_bytes: u64,
-    /// How long a request is tried before it fails. A sync that fails ends writing.
+    /// How long a request is tried before it fails; waiting for others of this process is not counted. One try has up to 15 seconds, and one for
+    /// each 128 KiB that it uploads: if that is more than the whole time, it is tried once more after a try without an answer. A sync that fails
+    /// ends writing.
     pub timeout: Duration,
     /// How long objects stay that no file has bytes of any more, for readers of an older moment.
     pub grace: Duration,

@@ -9,6 +9,9 @@ use object_store::{BackoffConfig, Certificate, ClientOptions, ObjectStore, Retry
 
 use crate::certificates;
 
+/// How long a connection is kept that nobody uses: routers forget it, and what is sent on it then is never answered.
+const IDLE: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// How a place begins.
 pub const SCHEME: &str = "s3://";
 
@@ -84,6 +87,7 @@ impl Place {
         let mut options = ClientOptions::new()
             .with_timeout_disabled()
             .with_connect_timeout(std::time::Duration::from_secs(5))
+            .with_pool_idle_timeout(IDLE)
             .with_allow_http(is_plain);
         let bundle = variable("AWS_CA_BUNDLE");
         if let Some(bundle) = &bundle {

@@ -29,6 +29,8 @@ use crate::trying::words;
 
 const TABLE: &str = "strongroom_commits";
 const CONNECT: Duration = Duration::from_secs(5);
+/// How long what was sent may wait for an acknowledgement of TCP: then the connection is dead.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
 /// Bytes of a record: far less than a row can have, and what one message may be.
 const RECORD_MAX: u64 = 32 << 20;
 /// Where Debian's and most others' servers have their sockets.
@@ -241,6 +243,9 @@ impl PostgresLog {
             .application_name("strongroom")
             // Of several hosts, the primary.
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(UNACKNOWLEDGED);
+        }
         Ok(Self {
             config,
             tls: match files {

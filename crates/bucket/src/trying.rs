@@ -7,6 +7,9 @@ use object_store::Error;
 
 use crate::log::LogError;
 
+/// One try of a request without its bytes; and the longest silence in the middle of an answer.
+pub(crate) const TRY: Duration = Duration::from_secs(15);
+
 /// Whether and how long a request is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {

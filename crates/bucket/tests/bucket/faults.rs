@@ -33,6 +33,27 @@ fn requests_that_fail_for_a_while_are_of_no_consequence() {
     }
 }
 
+/// Its answer, or the request itself, was lost on a connection that was dead. One try of many bytes may last longer than all tries together, and
+/// no other followed.
+#[test]
+fn a_large_request_without_an_answer_is_tried_again() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.timeout = short(&store, 2000);
+    let storage = create(&store, dir.path(), options.clone()).unwrap();
+    store.mute("/data/", 1);
+    let bytes = noise(1, 1_500_000);
+    write(&storage, "f", &bytes).unwrap();
+    assert_eq!(store.left_mute(), 0);
+    storage.checkpoint().unwrap();
+    drop(storage);
+    // Nobody knows how large a checkpoint is before the store has answered.
+    store.mute("/checkpoints/", 1);
+    let storage = open(&store, dir.path(), options).unwrap();
+    assert_eq!(store.left_mute(), 0);
+    assert!(read(&storage, "f").unwrap() == bytes);
+}
+
 #[test]
 fn while_the_store_is_away_what_is_cached_is_read_and_a_sync_fails_in_time() {
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());

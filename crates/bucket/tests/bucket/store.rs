@@ -54,6 +54,8 @@ struct Plan {
     /// Objects whose path contains this are not read, or not written.
     unreadable: Option<String>,
     unwritable: Option<String>,
+    /// So many requests for objects whose path contains this are never answered, nor done.
+    mute: Option<(String, u64)>,
     ignores_conditions: bool,
     /// The next creation of a commit is held.
     held: bool,
@@ -222,6 +224,30 @@ impl Store {
         self.plan.lock().unwrap().unwritable = Some(part.to_owned());
     }
 
+    /// The next requests for objects whose path contains this are never answered, nor done.
+    pub(crate) fn mute(&self, part: &str, requests: u64) {
+        self.plan.lock().unwrap().mute = Some((part.to_owned(), requests));
+    }
+
+    /// How many are left of them.
+    pub(crate) fn left_mute(&self) -> u64 {
+        let plan = self.plan.lock().unwrap();
+        plan.mute.as_ref().map_or(0, |(_, left)| *left)
+    }
+
+    async fn answers(&self, path: &Path) {
+        let is_mute = match &mut self.plan.lock().unwrap().mute {
+            Some((part, left)) if *left > 0 && path.as_ref().contains(&*part) => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        };
+        if is_mute {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Like Garage 2.5.
     pub(crate) fn ignore_conditions(&self) {
         self.plan.lock().unwrap().ignores_conditions = true;
@@ -316,6 +342,7 @@ impl ObjectStore for Store {
         if concerns(&self.plan.lock().unwrap().unwritable, path) {
             return Err(gone());
         }
+        self.answers(path).await;
         let fate = self.fate()?;
         if path.as_ref().contains("/commits/") {
             self.held().await;
@@ -361,6 +388,7 @@ impl ObjectStore for Store {
         if concerns(&self.plan.lock().unwrap().unreadable, path) {
             return Err(gone());
         }
+        self.answers(path).await;
         self.inner.get_opts(path, options).await
     }
 
