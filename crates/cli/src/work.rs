@@ -15,6 +15,7 @@ use crate::credentials::Given;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{hex, path_from_hex};
+use crate::place::is_room;
 use crate::snapshots;
 use crate::wire::{
     BackupReply, CheckReply, CompactReply, InfoReply, LostReply, RekeyReply, Reply, Request,
@@ -214,6 +215,10 @@ pub(crate) fn backup_reply(report: room::BackupReport) -> BackupReply {
 /// Why a backup failed: some errors are about its target.
 pub(crate) fn backup_failed(room: &Path, target: &Path, error: room::Error) -> Error {
     match error {
+        room::Error::NotEmptyTarget(_) if is_room(target) => Error::failed(format!(
+            "{}: is a room, and no backup of this room as `strongroom backup` left it; choose a new directory. To bring a backup back: strongroom restore BACKUP NEW-DIRECTORY",
+            target.display()
+        )),
         room::Error::NotEmptyTarget(_) => Error::failed(format!(
             "{}: exists, is not empty, and is no earlier backup of this room; choose a new directory",
             target.display()

@@ -15,7 +15,7 @@ use storage::{HostStorage, Storage};
 use crate::header::{self, HeaderState};
 use crate::layout::{CATALOG, CATALOG_LOG, CATALOG_TABLE, HEADER_REVISION, SEGMENTS};
 use crate::lock::{self, LOCK, RoomLock};
-use crate::open::{OpenedCatalog, assemble};
+use crate::open::{OpenedCatalog, Place, assemble};
 use crate::parts::Parts;
 use crate::tree::directory_in_root;
 use crate::{Error, NewRoom, OpenOptions, Result};
@@ -138,6 +138,12 @@ impl Prepared {
             storage,
         };
         let lock = Arc::new(lock);
-        assemble(dir, self.options, lock, header, None, opened, false)
+        let place = Place {
+            dir,
+            lock,
+            is_replica: false,
+            is_unchanged_backup: false,
+        };
+        assemble(place, self.options, header, None, opened)
     }
 }

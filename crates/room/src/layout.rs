@@ -11,6 +11,8 @@ pub(crate) const CATALOG: &str = "catalog.db";
 /// A catalog that a rekey has written but not yet put in place.
 pub(crate) const NEW_CATALOG: &str = "catalog.db.new";
 pub(crate) const CATALOG_LOG: &str = "catalog.db-wal";
+/// The records since the catalog's last commit.
+pub(crate) const CATALOG_RECORDS: &str = "catalog.db-log";
 /// The table that vouches for the catalog's pages.
 pub(crate) const CATALOG_TABLE: &str = "catalog.db-pages";
 /// That of the new catalog.
@@ -27,6 +29,13 @@ pub(crate) const LINEAGE: &str = "lineage";
 /// Catalog value: there, and not empty, where the segments are on network disks.
 pub(crate) const NETWORK_BACKED: &str = "placed";
 
+/// Marks a directory as a replica.
+pub(crate) const REPLICA: &str = "replica";
+/// All of a transfer to a replica was received.
+pub(crate) const RECEIVED: &str = "incoming.done";
+/// Catalog value: the number of the last changes that were applied to a replica, a space, and the moment that they led to.
+pub(crate) const APPLIED: &str = "replica_applied";
+
 /// Puts the catalog that a rekey wrote in the place of the old one, whose log must go first. Its table follows: an opening
 /// in between finds it by what is in it, also after a crash that loses its new name.
 pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
@@ -41,6 +50,14 @@ pub(crate) fn put_new_catalog_in_place(storage: &dyn Storage) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e.into()),
     }
+}
+
+/// Whether a directory is a replica, or will be as soon as its first transfer is in its place.
+pub(crate) fn is_replica(storage: &dyn Storage) -> Result<bool> {
+    let names = storage.list("")?;
+    Ok([REPLICA, RECEIVED]
+        .iter()
+        .any(|of_one| names.iter().any(|name| name == of_one)))
 }
 
 /// Whether the catalog says that the segments are on network disks.

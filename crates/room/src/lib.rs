@@ -78,7 +78,7 @@ pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
 pub use contents::Unsaved;
 pub use grants::WriteGrant;
 pub use header::KnownKey;
-pub use maintenance::prepare_backup;
+pub use maintenance::{detach_backup, prepare_backup};
 pub use model::{
     Access, Available, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, DirEntry, Error, Extent,
     Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,

@@ -3,7 +3,7 @@
 //! 1. Opening checks, in this order: the lock, the header under the credential, the catalog under the master key, the
 //!    generation against this machine's memory. Only then anything is changed.
 //! 2. Segment files that the catalog does not know are leftovers of a crash: they are deleted. Inodes without a name are
-//!    deleted too.
+//!    deleted too; those of a backup that nobody has changed wait until somebody has.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -26,6 +26,7 @@ use crate::layout::{
     put_new_catalog_in_place,
 };
 use crate::lock::RoomLock;
+use crate::maintenance::is_unchanged_backup;
 use crate::parts::{Found, Parts};
 use crate::replica;
 use crate::rollback::Memory;
@@ -103,8 +104,13 @@ pub(crate) fn open_later(earlier: &Parts, storage: Arc<dyn Storage>) -> Result<P
             found: opened.found,
         });
     }
-    let (dir, lock) = (earlier.env.dir.clone(), earlier.lock.clone());
-    assemble(dir, options, lock, header, previous, opened, is_replica)
+    let place = Place {
+        dir: earlier.env.dir.clone(),
+        lock: earlier.lock.clone(),
+        is_replica,
+        is_unchanged_backup: false,
+    };
+    assemble(place, options, header, previous, opened)
 }
 
 fn open_as(
@@ -137,6 +143,7 @@ fn open_as(
         tracing::warn!("{warning}");
     }
     let storage = settle_rekey(storage, &header, options.read_only)?;
+    let is_unchanged_backup = !options.read_only && is_unchanged_backup(&*storage)?;
     let key = header.header.catalog_key(&header.master);
     let mut opened = open_catalog(storage, &key, &options)?;
     if is_replica {
@@ -150,7 +157,13 @@ fn open_as(
             &options,
         )?;
     }
-    let parts = assemble(dir, options, lock, header, previous, opened, is_replica)?;
+    let place = Place {
+        dir,
+        lock,
+        is_replica,
+        is_unchanged_backup,
+    };
+    let parts = assemble(place, options, header, previous, opened)?;
     if warning.is_some() && !parts.env.options.read_only {
         // Only now is it certain that this copy is the room's newest.
         header::write_both(&*parts.env.storage, &parts.keys.header().bytes)?;
@@ -327,15 +340,27 @@ fn settle_table(storage: &dyn Storage, key: &seal::CatalogKey) -> Result<()> {
     }
 }
 
+/// Where a room is, and what it is there.
+pub(crate) struct Place {
+    pub(crate) dir: PathBuf,
+    pub(crate) lock: Arc<RoomLock>,
+    pub(crate) is_replica: bool,
+    pub(crate) is_unchanged_backup: bool,
+}
+
 pub(crate) fn assemble(
-    dir: PathBuf,
+    place: Place,
     options: OpenOptions,
-    lock: Arc<RoomLock>,
     header: HeaderState,
     previous: Option<(u32, MasterKey)>,
     opened: OpenedCatalog,
-    is_replica: bool,
 ) -> Result<Parts> {
+    let Place {
+        dir,
+        lock,
+        is_replica,
+        is_unchanged_backup,
+    } = place;
     let OpenedCatalog {
         catalog,
         found,
@@ -400,7 +425,8 @@ pub(crate) fn assemble(
             }
         }
     }
-    let orphans = if options.read_only {
+    // A backup stays as it was written until somebody changes it: then the next opening deletes them.
+    let orphans = if options.read_only || is_unchanged_backup {
         Vec::new()
     } else {
         catalog.orphans()?

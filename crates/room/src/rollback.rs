@@ -275,6 +275,16 @@ pub(crate) fn note_backup(
     }
 }
 
+/// Whether something is remembered of the room at `target`, or cannot be read. What is written to is remembered, and what is read is, unless
+/// it is a backup.
+pub(crate) fn is_remembered(room: &RoomId, target: &Path, options: &OpenOptions) -> bool {
+    let (Some(state), Some(place)) = (state_dir(options, target), place_of(target)) else {
+        return false;
+    };
+    let path = state.join(entry_name(room, Some(&place)));
+    !matches!(read_own(&path, Some(&place)), Ok(None))
+}
+
 fn state_dir(options: &OpenOptions, dir: &Path) -> Option<PathBuf> {
     let usual = || default_state_dir().filter(|_| !dir.as_os_str().is_empty());
     options.state_dir.clone().or_else(usual)

@@ -41,6 +41,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let (access, given) = Access::reach_with_key(&args.backup, &args.open, Intent::Read)?;
     let copied = copy_room(&access, &target, "restoring", global)?;
     access.close()?;
+    room::detach_backup(&target).map_err(|e| Error::room(&args.room, e))?;
     // Opened once as what it is from now on: this machine's memory of the place goes with it.
     let options = room::OpenOptions {
         accept_rollback: true,

@@ -236,4 +236,26 @@ fn an_unfinished_backup_is_called_one() {
     std::fs::write(s.path("copy/backup.incomplete"), "").unwrap();
     let err = s.fails(10, ["ls", "copy"]);
     assert!(err.contains("run the same command again"), "{err}");
+
+/// What failed: typed to restore, this replaced the room by its backup, and what had been written since was gone.
+#[test]
+fn a_backup_takes_the_place_of_no_room_that_is_in_use() {
+    let s = with_files();
+    s.with_pass(["backup", "room", "copy"]);
+    s.with_pass(["restore", "copy", "again", "--no-verify"]);
+    s.with_pass(["cp", "pass", "room:/later"]);
+    for (from, to) in [("copy", "room"), ("room", "again")] {
+        let before = files(&s.path(to));
+        assert_eq!(
+            s.fails(1, ["backup", from, to]),
+            format!(
+                "strongroom: {}: is a room, and no backup of this room as `strongroom backup` left it; choose a new directory. \
+                 To bring a backup back: strongroom restore BACKUP NEW-DIRECTORY\n",
+                s.path(to).display()
+            )
+        );
+        assert!(files(&s.path(to)) == before, "{to} changed");
+    }
+    assert_eq!(s.with_pass(["ls", "room"]), "d\nf\nlater\n");
+    s.with_pass(["backup", "room", "copy"]);
 }

@@ -8,6 +8,7 @@
 //!    long enough. Sealed segments never change. Those on network disks to which clients may still be writing are listed in the
 //!    backup, and copied again by the next one.
 //! 4. A backup is a lineage of its own: its catalog says so, in one commit more than the room has (see `rollback`).
+//! 5. Only a backup that nobody has worked in is replaced (see `mark`).
 //!
 //! It deliberately does not know keys: what is copied is copied sealed.
 
@@ -22,12 +23,13 @@ use catalog::{Catalog as _, SegmentAccount, SegmentNo, SqlCatalog};
 use seal::{CatalogKey, Header, MasterKey, RoomId};
 use storage::{HostStorage, OpenMode, Storage, remove_if_there};
 
-use super::Maintenance;
+use super::{Maintenance, mark};
 use crate::blocks::BLOCK;
 use crate::freed::Pin;
 use crate::header::{self, BACKUP, HEADER, HEADER_MAX};
 use crate::layout::{
-    LINEAGE, NETWORK_BACKED, NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS, put_new_catalog_in_place,
+    HEADER_REVISION, LINEAGE, NETWORK_BACKED, NEW_CATALOG, NEW_CATALOG_TABLE, SEGMENTS,
+    put_new_catalog_in_place,
 };
 use crate::lock::{self, RoomLock};
 use crate::reports::{BackupReport, Progress};
@@ -51,6 +53,7 @@ const STEP: u64 = 8 << 20;
 struct Moment {
     generation: u64,
     header: Vec<u8>,
+    revision: u64,
     master: MasterKey,
     rekeying: bool,
     segments: Vec<SegmentAccount>,
@@ -76,8 +79,13 @@ impl Maintenance {
         watch: &dyn Fn(),
     ) -> Result<BackupReport> {
         let room = self.keys.header().header.room_id();
-        let earlier = is_backup_of(&*target, dir.clone(), &room)?;
+        is_backup_of(&*target, dir.clone(), &room)?;
         let _lock = RoomLock::take(&*target, false)?;
+        // Again: until the lock was there, anybody could have used it.
+        let earlier = is_backup_of(&*target, dir.clone(), &room)?;
+        if let Some(header) = header_of(&*target) {
+            self.must_be_replaceable(&target, &dir, &header, earlier)?;
+        }
         if !earlier {
             storage::replace(&*target, INCOMPLETE, room.to_string().as_bytes())?;
         }
@@ -94,6 +102,11 @@ impl Maintenance {
         self.copy_segments(&*target, &moment, &growing, &mut report, progress)?;
         drop(pin);
         target.sync_dir(SEGMENTS)?;
+        watch();
+        mark::write(
+            &*target,
+            &mark::digest(&*target, &[CATALOG_COPY_TABLE], CATALOG_COPY)?,
+        )?;
         watch();
         put_in_place(&*target, &moment, earlier, watch)?;
         write_growing(&*target, &moment.in_use)?;
@@ -116,6 +129,7 @@ impl Maintenance {
             let (header, master) = (state.bytes.clone(), state.master.clone());
             let key = state.header.catalog_key(&master);
             let rekeying = state.header.rekey_under_way();
+            let revision = state.header.revision();
             drop(state);
             let pin = self.freed.pin(self.blocks.accounts().last());
             let catalog = self.catalog.get();
@@ -129,6 +143,7 @@ impl Maintenance {
                 Moment {
                     generation,
                     header,
+                    revision,
                     master,
                     rekeying,
                     segments,
@@ -237,6 +252,8 @@ fn mark_lineage(
     let options = catalog::OpenOptions::default();
     let copy = SqlCatalog::open(target, CATALOG_COPY, &moment.key, &options)?;
     copy.set_meta(LINEAGE, lineage.as_bytes())?;
+    // Otherwise the first opening for writing would note it, and the backup would count as one that somebody changed.
+    copy.set_meta(HEADER_REVISION, moment.revision.to_string().as_bytes())?;
     if was_network_backed {
         copy.set_meta(NETWORK_BACKED, b"")?;
     }
@@ -297,19 +314,18 @@ fn is_backup_of(target: &dyn Storage, dir: PathBuf, room: &RoomId) -> Result<boo
             Err(Error::NotEmptyTarget(dir))
         };
     }
-    for name in [HEADER, BACKUP] {
-        let parsed = storage::read_limited(target, name, HEADER_MAX)
-            .ok()
-            .and_then(|b| Header::parse(&b).ok());
-        if let Some(header) = parsed {
-            return if header.room_id() == *room {
-                Ok(true)
-            } else {
-                Err(Error::NotEmptyTarget(dir))
-            };
-        }
+    match header_of(target) {
+        Some(header) if header.room_id() == *room => Ok(true),
+        _ => Err(Error::NotEmptyTarget(dir)),
     }
-    Err(Error::NotEmptyTarget(dir))
+}
+
+/// The target's header, if one of its copies is one. Nothing vouches for it.
+fn header_of(target: &dyn Storage) -> Option<Header> {
+    [HEADER, BACKUP].iter().find_map(|name| {
+        let bytes = storage::read_limited(target, name, HEADER_MAX).ok()?;
+        Header::parse(&bytes).ok()
+    })
 }
 
 /// The error with the name of what it is about.
@@ -490,6 +506,9 @@ mod tests {
             .unwrap();
         assert!(copies.borrow().len() >= 4);
         for copy in copies.into_inner() {
+            let again = copy.with_extension("again");
+            copy_tree(&copy, &again);
+            room.backup(&again, &|_, _| true).unwrap();
             let state = tempfile::tempdir().unwrap();
             each(Room::open(&copy, &credential(), options(state.path())));
         }

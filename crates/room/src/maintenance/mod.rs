@@ -4,6 +4,7 @@ mod backup;
 mod check;
 mod cleaner;
 mod compact;
+mod mark;
 mod rekey;
 
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::tree::Tree;
 pub use backup::prepare_backup;
 pub(crate) use check::examine;
 pub(crate) use cleaner::Cleaner;
+pub use mark::detach_backup;
+pub(crate) use mark::is_unchanged_backup;
 
 /// What long work needs of a room.
 #[derive(Debug)]

@@ -31,6 +31,8 @@ use seal::{ChangesKey, MomentKey, RoomId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use storage::{Storage, list_if_there, remove_if_there};
 
+pub(crate) use crate::layout::is_replica;
+use crate::layout::{APPLIED, RECEIVED as DONE, REPLICA};
 use crate::lock::RoomLock;
 use crate::{Error, Result};
 pub use keep::Keep;
@@ -39,16 +41,10 @@ pub use scratch::SendScratch;
 pub use send::{SendReport, SendRequest};
 pub(crate) use send::{moment, send};
 
-/// Marks a directory as a replica.
-const REPLICA: &str = "replica";
 /// What was received of a transfer, and is verified and durable.
 const PARTIAL: &str = "incoming.partial";
-/// All of it was received.
-const DONE: &str = "incoming.done";
 /// Changes that were received, by number: the next openings apply them.
 const INCREMENTS: &str = "increments";
-/// Catalog value: the number of the last changes that were applied, a space, and the moment that they led to.
-const APPLIED: &str = "replica_applied";
 /// Bytes of the largest of these files.
 const STATE_MAX: u64 = 64 << 10;
 
@@ -215,14 +211,6 @@ fn write_json(storage: &dyn Storage, name: &str, value: &impl Serialize) -> Resu
 
 fn increment(number: u64) -> String {
     format!("{INCREMENTS}/{number:08}")
-}
-
-/// Whether a directory is a replica, or will be as soon as its first transfer is in its place.
-pub(crate) fn is_replica(storage: &dyn Storage) -> Result<bool> {
-    let names = storage.list("")?;
-    Ok([REPLICA, DONE]
-        .iter()
-        .any(|of_one| names.iter().any(|name| name == of_one)))
 }
 
 /// Whether a directory was a replica before the transfer that is complete.

@@ -78,10 +78,10 @@ impl Room {
     ///
     /// A backup is a lineage of its own for the detection of rollbacks: it opens wherever it is, and using it does not make
     /// the room look old. Only at the place of the room itself is an older backup refused without
-    /// [`accept_rollback`](crate::OpenOptions::accept_rollback). A backup that was changed as a room is a fork: do not bring it
-    /// up to date.
+    /// [`accept_rollback`](crate::OpenOptions::accept_rollback). A backup that was changed as a room is a room of its own, and is not
+    /// brought up to date; nor is one that was open for writing in a process that was killed.
     ///
-    /// `NotEmptyTarget` where the target holds anything but a backup of this room, `InUse` where that is open,
+    /// `NotEmptyTarget` where the target holds anything but a backup of this room that nobody has changed, `InUse` where that is open,
     /// `InvalidArgument` where it is inside the room, `Io` with kind `Interrupted` where `progress` stopped it.
     pub fn backup(&self, target: &Path, progress: Progress<'_>) -> Result<BackupReport> {
         self.parts()?.maintenance.backup(target, progress)

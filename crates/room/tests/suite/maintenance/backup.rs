@@ -260,3 +260,121 @@ fn a_backup_goes_neither_into_the_room_nor_over_anything_else() {
     let over = room.backup(&full, GO);
     assert!(matches!(over, Err(Error::NotEmptyTarget(_))), "{over:?}");
 }
+
+fn snapshot_of_files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for below in ["", "segments"] {
+        for entry in std::fs::read_dir(dir.join(below)).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // The lock names the last process that took it.
+            if name != "lock" && entry.file_type().unwrap().is_file() {
+                let bytes = std::fs::read(entry.path()).unwrap();
+                found.insert(format!("{below}/{name}"), bytes);
+            }
+        }
+    }
+    found
+}
+
+/// A backup to `target` is refused, and the target keeps every byte.
+#[track_caller]
+fn refuses(source: &Room, target: &Path) {
+    let before = snapshot_of_files(target);
+    let refused = source.backup(target, GO);
+    assert!(
+        matches!(refused, Err(Error::NotEmptyTarget(_))),
+        "{refused:?}"
+    );
+    assert!(snapshot_of_files(target) == before);
+}
+
+/// What failed: `backup COPY ROOM`, typed to restore, replaced the room by its backup and removed everything written since.
+#[test]
+fn a_backup_never_takes_the_place_of_its_original() {
+    let place = Place::new();
+    let room = place.create();
+    let target = place.dir.path().join("copy");
+    room.write_file("/a", &pattern(1, 200_000)).unwrap();
+    room.backup(&target, GO).unwrap();
+    room.write_file("/b", &pattern(2, 200_000)).unwrap();
+    room.close().unwrap();
+    let copy = Room::open(&target, &credential(), place.options()).unwrap();
+    refuses(&copy, &place.room_dir());
+    let room = place.open();
+    assert_eq!(room.read_file("/b").unwrap(), pattern(2, 200_000));
+    // A rekey gives the original keys that its backup never had.
+    room.rekey(&credential(), GO).unwrap();
+    room.close().unwrap();
+    refuses(&copy, &place.room_dir());
+}
+
+#[test]
+fn a_backup_never_takes_the_place_of_a_copy_that_was_worked_in() {
+    let place = Place::new();
+    let room = place.create();
+    let target = place.dir.path().join("copy");
+    room.write_file("/a", &pattern(1, 200_000)).unwrap();
+    room.backup(&target, GO).unwrap();
+    let again = place.dir.path().join("again");
+    let copy = Room::open(&target, &credential(), place.options()).unwrap();
+    copy.backup(&again, GO).unwrap();
+    copy.close().unwrap();
+    // As it was written: a newer backup takes its place.
+    room.backup(&again, GO).unwrap();
+    let restored = Room::open(&again, &credential(), place.options()).unwrap();
+    restored.make_dir("/d", false).unwrap();
+    restored.close().unwrap();
+    refuses(&room, &again);
+    // Nor where no key of the room opens the copy any more.
+    room.rekey(&credential(), GO).unwrap();
+    refuses(&room, &again);
+    // One that was restored and not worked in yet.
+    let other = place.dir.path().join("other");
+    room.backup(&other, GO).unwrap();
+    room::detach_backup(&other).unwrap();
+    refuses(&room, &other);
+    room.backup(&target, GO).unwrap();
+}
+
+/// A process that was killed leaves its changes in the logs beside the catalog.
+#[test]
+fn a_backup_never_takes_the_place_of_a_copy_whose_changes_are_in_its_logs() {
+    let place = Place::new();
+    let room = place.create();
+    let target = place.dir.path().join("copy");
+    room.backup(&target, GO).unwrap();
+    let killed = place.dir.path().join("killed");
+    let copy = Room::open(&target, &credential(), place.options()).unwrap();
+    copy.write_file("/a", b"in the copy").unwrap();
+    copy.sync().unwrap();
+    copy_tree(&target, &killed);
+    refuses(&room, &killed);
+}
+
+/// Versions up to November 2026 left no mark in a backup.
+#[test]
+fn a_backup_of_an_older_version_is_brought_up_to_date() {
+    let unmarked = |dir: &Path| std::fs::remove_file(dir.join("backup.catalog")).unwrap();
+    let place = Place::new();
+    let room = place.create();
+    room.write_file("/a", &pattern(1, 200_000)).unwrap();
+    let (used, target) = (place.dir.path().join("used"), place.dir.path().join("copy"));
+    room.backup(&used, GO).unwrap();
+    unmarked(&used);
+    room.backup(&target, GO).unwrap();
+    unmarked(&target);
+    room.backup(&target, GO).unwrap();
+    unmarked(&target);
+    room.rekey(&credential(), GO).unwrap();
+    let report = room.backup(&target, GO).unwrap();
+    let copy = Room::open(&target, &credential(), Place::new().options()).unwrap();
+    assert_eq!(contents(&copy), contents(&room));
+    assert!(report.segments_copied > 0, "{report:?}");
+    copy.close().unwrap();
+    // One that this machine had open for writing may be a room that was restored.
+    let copy = Room::open(&used, &credential(), place.options()).unwrap();
+    copy.write_file("/mine", b"mine").unwrap();
+    copy.close().unwrap();
+    refuses(&room, &used);
+}

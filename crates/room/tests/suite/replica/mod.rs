@@ -329,6 +329,29 @@ fn a_replica_is_read_only_until_it_is_promoted() {
 }
 
 #[test]
+fn a_backup_never_takes_the_place_of_a_replica() {
+    let pair = Pair::new();
+    let (room, whole, increment) = two_moments(&pair);
+    pair.receive(&whole).unwrap();
+    let refused = |room: &Room| {
+        let refused = room.backup(&pair.target(), &|_, _| true);
+        assert!(
+            matches!(refused, Err(room::Error::NotEmptyTarget(_))),
+            "{refused:?}"
+        );
+    };
+    refused(&room);
+    pair.receive(&increment).unwrap();
+    refused(&room);
+    Room::promote_replica(&pair.target(), &credential(), pair.options()).unwrap();
+    refused(&room);
+    // Nothing that this machine remembers says so.
+    drop(room);
+    std::fs::remove_dir_all(pair.place.dir.path().join("state")).unwrap();
+    refused(&pair.place.open());
+}
+
+#[test]
 fn an_increment_is_little_more_than_what_changed() {
     let pair = Pair::new();
     let room = pair.place.create();
