@@ -276,6 +276,8 @@ struct Incoming<'a> {
     unsynced: u64,
     places: [u8; 32],
     bytes: u64,
+    /// Something could not be made durable. The kernel may have dropped it, and reports that only once.
+    failed: bool,
 }
 
 impl<'a> Incoming<'a> {
@@ -314,6 +316,7 @@ impl<'a> Incoming<'a> {
                 first
             },
             bytes: 0,
+            failed: false,
         };
         for name in Name::ALL {
             remove_if_there(storage, &beside(name))?;
@@ -428,9 +431,16 @@ impl<'a> Incoming<'a> {
 
     fn sync_segment(&mut self) -> Result<()> {
         match self.segment.take() {
-            Some((_, file)) => Ok(file.sync()?),
+            Some((_, file)) => self.durably(|_| file.sync()),
             None => Ok(()),
         }
+    }
+
+    /// Makes something durable. Once that failed nothing is taken for durable any more: not what is written again either.
+    fn durably(&mut self, sync: impl FnOnce(&dyn Storage) -> std::io::Result<()>) -> Result<()> {
+        let synced = sync(self.storage);
+        self.failed |= synced.is_err();
+        Ok(synced?)
     }
 
     fn sync_file(&mut self) -> Result<()> {
@@ -443,11 +453,12 @@ impl<'a> Incoming<'a> {
     /// Makes durable what was received, and says how far that is.
     fn checkpoint(&mut self) -> Result<()> {
         self.unsynced = 0;
-        if self.partial.frames == 0 {
+        // What an earlier checkpoint says holds.
+        if self.partial.frames == 0 || self.failed {
             return Ok(());
         }
         self.sync_segment()?;
-        self.storage.sync_dir(SEGMENTS)?;
+        self.durably(|storage| storage.sync_dir(SEGMENTS))?;
         self.partial.places = blake3::Hash::from(self.places).to_string();
         write_json(self.storage, PARTIAL, &self.partial)
     }

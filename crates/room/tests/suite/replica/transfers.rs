@@ -416,3 +416,67 @@ fn a_killed_receiver_and_a_power_cut_in_the_next_transfer_leave_one_moment() {
         nth += 1;
     }
 }
+
+/// What failed: the sync of a segment was refused, with its data lost, and the transfer went on behind it: that segment was damaged in
+/// the replica.
+#[test]
+fn data_whose_sync_failed_is_sent_again() {
+    use storage::Storage as _;
+    use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
+    let pair = Pair::new();
+    let room = pair.place.create();
+    file(&room, "a", &pattern(1, 300_000));
+    room.close().unwrap();
+    // Another segment.
+    let room = pair.place.open();
+    file(&room, "b", &pattern(2, 300_000));
+    snapshot(&room, "one");
+    let send = |resume| {
+        let request = SendRequest {
+            to: "one".into(),
+            resume,
+            ..SendRequest::default()
+        };
+        let mut out = Vec::new();
+        room.send(&request, &mut out, &|_, _| true).unwrap();
+        out
+    };
+    let mut failed = 0;
+    for op in [Op::Sync, Op::SyncDir] {
+        for nth in 1.. {
+            let memory = MemoryStorage::new();
+            let faulty = FaultyStorage::new(memory.clone());
+            let lossy = memory.clone();
+            faulty.on_failed_sync(move |path| {
+                let file = lossy.open(path, storage::OpenMode::ReadWrite).unwrap();
+                let len = file.len().unwrap() as usize;
+                file.write_at(&vec![0; len], 0).unwrap();
+            });
+            faulty.refuse(op, nth, Fault::Io, Times::Once);
+            let take = |stream: &[u8]| room::receive_on(&faulty, &mut &stream[..], &|_, _| true);
+            let received = take(&send(None));
+            let befell = faulty.refused() > 0;
+            if received.is_err() {
+                failed += 1;
+                let nowhere = std::path::Path::new("");
+                let status = ReplicaStatus::of_storage(&faulty, nowhere).unwrap();
+                if status.moment.is_none() {
+                    take(&send(status.unfinished.map(|u| u.token))).unwrap();
+                }
+            }
+            let options = OpenOptions {
+                read_only: true,
+                background: false,
+                ..OpenOptions::default()
+            };
+            let storage = std::sync::Arc::new(memory);
+            let replica = Room::open_on(storage, &credential(), options).unwrap();
+            sound(&replica);
+            assert!(contents(&replica, "a") == pattern(1, 300_000));
+            if !befell {
+                break;
+            }
+        }
+    }
+    assert!(failed > 5, "{failed}");
+}
