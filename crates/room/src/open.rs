@@ -307,24 +307,30 @@ fn settle_rekey(
         false => storage,
     };
     match has_any(&*storage, &[NEW_CATALOG])? {
-        true => settle_catalog(&storage, &key)?,
+        true => settle_catalog(&storage, &key, header.header.revision())?,
         false => settle_table(&*storage, &key)?,
     }
     Ok(storage)
 }
 
-/// A crash came before the new catalog was put in place; or before the header had its key.
-fn settle_catalog(storage: &Arc<dyn Storage>, key: &seal::CatalogKey) -> Result<()> {
+/// A crash came before the new catalog was put in place; or before the header had its key, or was the one that it knows.
+fn settle_catalog(storage: &Arc<dyn Storage>, key: &seal::CatalogKey, revision: u64) -> Result<()> {
     let options = catalog::OpenOptions {
         read_only: true,
         cut_log: true,
         ..catalog::OpenOptions::default()
     };
-    if SqlCatalog::open(storage, NEW_CATALOG, key, &options).is_ok() {
-        return put_new_catalog_in_place(&**storage);
-    }
+    let knows = match SqlCatalog::open(storage, NEW_CATALOG, key, &options) {
+        Ok(new) => Some(number(new.meta(HEADER_REVISION)?)),
+        Err(_) => None,
+    };
     // It goes only where it is certain that the other one is the room's.
-    SqlCatalog::open(storage, CATALOG, key, &options)?;
+    match (SqlCatalog::open(storage, CATALOG, key, &options), knows) {
+        // A backup was about to end a rekey: its header has not come yet, and that of before belongs to the catalog of before.
+        (Ok(_), Some(knows)) if knows > revision => {}
+        (_, Some(_)) => return put_new_catalog_in_place(&**storage),
+        (there, None) => drop(there?),
+    }
     Ok(SqlCatalog::remove(&**storage, NEW_CATALOG)?)
 }
 

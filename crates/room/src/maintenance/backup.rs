@@ -550,4 +550,29 @@ mod tests {
         room.rekey(&credential(), &|_, _| true).unwrap();
         opens_at_every_step(&room, &target, either(2, 3));
     }
+
+    /// What failed: the header of before the end of a rekey and the catalog of after it were together for a moment, and an opening in
+    /// that moment refused the header, for good.
+    #[test]
+    fn a_backup_that_ends_a_rekey_is_the_earlier_one_or_the_new_one_when_it_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_in(dir.path());
+        let target = dir.path().join("copy");
+        let long = vec![1; 8 << 20];
+        room.write_file("/a", &long).unwrap();
+        let stopped = room.rekey(&credential(), &|_, _| false).unwrap();
+        assert!(!stopped.finished);
+        opens_at_every_step(&room, &target, |_| {});
+        room.write_file("/b", b"b").unwrap();
+        assert!(room.rekey(&credential(), &|_, _| true).unwrap().finished);
+        opens_at_every_step(&room, &target, |opened| {
+            let copy = opened.unwrap();
+            let report = copy.check(true, false, &|_, _| true).unwrap();
+            assert!(
+                report.findings.is_empty() && report.lost.is_empty(),
+                "{report:?}"
+            );
+            assert!(copy.read_file("/a").unwrap() == long);
+        });
+    }
 }
