@@ -310,12 +310,18 @@ impl Swapped<'_> {
         Ok(false)
     }
 
-    /// Removes what was replaced.
+    /// Removes what was replaced. What was put back has its flags also where that fails.
     pub fn finish(self, removing: Removing<'_>) -> Result<Restored> {
-        if let Some((place, no)) = self.left.clone() {
-            remove(self.room, place, no, removing)?;
-        }
-        self.keep()
+        // Those of the directory in which it is removed would forbid that.
+        let (last, first): (Flags, Flags) =
+            self.flags.iter().partition(|(no, _)| *no == self.directory);
+        names::set_flags(self.room, &first)?;
+        let removed = match self.left.clone() {
+            Some((place, no)) => remove(self.room, place, no, removing),
+            None => Ok(()),
+        };
+        names::set_flags(self.room, &last)?;
+        removed.map(|()| self.done)
     }
 
     /// Ends the restore, and leaves what was replaced where it is.

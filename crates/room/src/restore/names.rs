@@ -125,14 +125,17 @@ pub(super) fn remove(room: &Room, place: Place, no: InodeNo, removing: Removing<
             set_flags(room, &[(no, FileFlags::default())])?;
         }
         if inode.kind != FileKind::Directory {
-            removing(&inode, parent, &|| match is_there() {
+            let removed = removing(&inode, parent, &|| match is_there() {
                 Some(_) => room.unlink(parent, &name),
                 None => Ok(()),
-            })?;
-            // What has other names stays there, as it is.
-            if is_flagged && inode.nlink > 1 {
-                set_flags(room, &[(no, inode.flags)])?;
-            }
+            });
+            // What still has a name, this one or another, stays there as it is.
+            let stays = || room.attributes(no).is_ok_and(|inode| inode.nlink > 0);
+            let kept = match is_flagged && stays() {
+                true => set_flags(room, &[(no, inode.flags)]),
+                false => Ok(()),
+            };
+            removed.and(kept)?;
             continue;
         }
         if emptied > 0 {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::common::Place;
 use room::{
     Error, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewFile, RenameMode, Result,
-    Room, SetAttr, SetTime, XattrMode,
+    Room, SetAttr, SetTime, Snapshots as _, XattrMode,
 };
 
 fn refused<T: std::fmt::Debug>(result: Result<T>) {
@@ -146,4 +146,41 @@ fn an_append_only_file_keeps_what_was_stored_in_any_order_of_pages() {
     refused(room.write(f, 1, b"\0"));
     room.write(f, expected.len() as u64, b"end").unwrap();
     room.close().unwrap();
+}
+
+/// What failed: where what was replaced could not be removed, restored files never got their flags, and a file with another name lost
+/// its own.
+#[test]
+fn a_restore_whose_removal_fails_costs_no_flags() {
+    let (_place, room) = filled();
+    let root = InodeNo::ROOT;
+    set(&room, "/d/g", FileFlags::IMMUTABLE);
+    set(&room, "/d", FileFlags::APPEND_ONLY);
+    room.create_snapshot("then", room::NewSnapshot::default())
+        .unwrap();
+    set(&room, "/d", FileFlags::NONE);
+    set(&room, "/d/g", FileFlags::NONE);
+    let d = find(&room, "/d");
+    room.unlink(d, b"g").unwrap();
+    room.write_file("/d/linked", b"here").unwrap();
+    room.link(find(&room, "/d/linked"), root, b"elsewhere")
+        .unwrap();
+    set(&room, "/d/linked", FileFlags::IMMUTABLE);
+    let wanted = room::restore::Wanted {
+        snapshot: room.snapshots().unwrap()[0].number,
+        path: Path::new("/d"),
+        to: Path::new("/d"),
+        replaces: true,
+        follows: true,
+    };
+    let prepared = room::restore::prepare(&room, &wanted, &|_, _| true).unwrap();
+    let failed = prepared
+        .swap()
+        .unwrap()
+        .finish(&|_, _, _| Err(Error::NoSpace));
+    assert!(matches!(failed, Err(Error::NoSpace)), "{failed:?}");
+    let flags = |path| room.attributes(find(&room, path)).unwrap().flags;
+    assert_eq!(flags("/d/g"), FileFlags::IMMUTABLE);
+    assert_eq!(flags("/d"), FileFlags::APPEND_ONLY);
+    assert_eq!(flags("/elsewhere"), FileFlags::IMMUTABLE);
 }
