@@ -232,6 +232,10 @@ mod tests {
                 session,
                 no,
                 written: vec![written; PARTS],
+                onto: Some(model::Timestamp {
+                    secs: i64::MAX,
+                    nanos: u32::MAX,
+                }),
                 sync: true,
             },
             MetadataRequest::Close {

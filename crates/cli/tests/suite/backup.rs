@@ -236,6 +236,7 @@ fn an_unfinished_backup_is_called_one() {
     std::fs::write(s.path("copy/backup.incomplete"), "").unwrap();
     let err = s.fails(10, ["ls", "copy"]);
     assert!(err.contains("run the same command again"), "{err}");
+}
 
 /// What failed: typed to restore, this replaced the room by its backup, and what had been written since was gone.
 #[test]
