@@ -264,6 +264,27 @@ fn copy_file_range_shares_blocks_and_sees_what_was_just_written() {
     );
 }
 
+#[test]
+fn a_copy_reaches_the_end_that_the_kernel_has_not_written_back() {
+    let Some(mount) = Mount::new() else { return };
+    let end = 64u64 << 20;
+    let from = make(mount.path("from"));
+    from.write_all_at(&pattern(4096, 6), 0).unwrap();
+    // Dirty in the cache only, beyond the first ranges that are copied.
+    from.write_all_at(b"z", end).unwrap();
+    let to = make(mount.path("to"));
+    let (mut off_in, mut off_out) = (0, 0);
+    loop {
+        let offsets = (Some(&mut off_in), Some(&mut off_out));
+        match rustix::fs::copy_file_range(&from, offsets.0, &to, offsets.1, 1 << 20).unwrap() {
+            0 => break,
+            n => assert!(n <= 1 << 20),
+        }
+    }
+    assert_eq!((off_in, off_out), (end + 1, end + 1));
+    assert!(fs::read(mount.path("to")).unwrap() == fs::read(mount.path("from")).unwrap());
+}
+
 /// Asynchronous input and output as `libaio` does it: writes that are under way while their submitter goes on.
 mod aio {
     use std::fs::File;
