@@ -33,6 +33,8 @@ pub(crate) struct Asked {
     /// The kernel's number of the request.
     pub(crate) request: u64,
     pub(crate) no: InodeNo,
+    /// The open by which it is asked for.
+    pub(crate) handle: u64,
     pub(crate) table: LockTable,
     pub(crate) owner: u64,
     pub(crate) lock: Lock,
@@ -135,9 +137,12 @@ impl Locker {
 
 impl Server {
     fn lock(&self, asked: &Asked, cancelled: &AtomicBool) -> Result<(), Errno> {
-        if asked.table == LockTable::Posix {
-            self.opens.note_owner(asked.no, asked.owner);
-        }
+        let note = || {
+            if asked.table == LockTable::Posix && asked.lock.kind != LockKind::Unlock {
+                self.opens.note_owner(asked.no, asked.owner, asked.handle);
+            }
+        };
+        note();
         self.room
             .set_lock(
                 asked.no,

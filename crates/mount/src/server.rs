@@ -19,7 +19,6 @@ use model::{
 use crate::activity::{Activity, Writes};
 use crate::clock;
 use crate::errno::{Errno, OrErrno};
-use crate::flags::check_open;
 use crate::labels::Labels;
 use crate::listings::Listings;
 use crate::lookups::Lookups;
@@ -30,7 +29,7 @@ use crate::slice::Slices;
 mod opens;
 
 use opens::Opens;
-pub(crate) use opens::SHARED;
+pub(crate) use opens::{Opened, SHARED};
 
 /// Longest name in bytes.
 const NAME_MAX: usize = 255;
@@ -275,7 +274,7 @@ impl Server {
         Ok(self.hand_out(inode))
     }
 
-    /// Makes a regular file and opens it; `append`: what is written through it goes to its end.
+    /// Makes a regular file and opens it; `append`: what is written through it goes to its end. Also its handle.
     pub(crate) fn create(
         &self,
         caller: Caller,
@@ -283,7 +282,7 @@ impl Server {
         name: &[u8],
         wanted: Wanted,
         (access, append): (Access, bool),
-    ) -> Result<Inode, Errno> {
+    ) -> Result<(Inode, u64), Errno> {
         let new = new_file(caller, wanted)?;
         let changes = self.opens.changes();
         let inode = self
@@ -291,12 +290,8 @@ impl Server {
             .create(parent, name, &new, access)
             .or_errno("create", parent)?;
         self.names_changed(parent)?;
-        if let Err(refused) = check_open(&inode, access, append) {
-            self.room.close(inode.no, access);
-            return Err(refused);
-        }
-        self.opens.opened(&inode, changes);
-        Ok(self.hand_out(inode))
+        let opened = self.admit(&inode, changes, access, append)?;
+        Ok((self.hand_out(inode), opened.handle))
     }
 
     pub(crate) fn symlink(

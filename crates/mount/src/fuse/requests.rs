@@ -238,14 +238,14 @@ impl Filesystem for Handler {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         flags: OpenFlags,
         lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
         match self.server.shared {
-            true => self.released(req, no(ino), flags, lock_owner, reply),
+            true => self.released(req, (no(ino), fh), flags, lock_owner.is_some(), reply),
             // A file without a name was reported as open.
             false => reply.ok(),
         }
@@ -288,7 +288,7 @@ impl Filesystem for Handler {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         owner: LockOwner,
         start: u64,
         end: u64,
@@ -299,7 +299,7 @@ impl Filesystem for Handler {
         reply: ReplyEmpty,
     ) {
         let wanted = (start, end, typ, pid);
-        self.set_lock(req, no(ino), owner, wanted, (sleep, flock), reply);
+        self.set_lock(req, (no(ino), fh), owner, wanted, (sleep, flock), reply);
     }
 
     fn interrupt(&self, unique: RequestId) -> bool {

@@ -9,7 +9,7 @@ use model::{Access, Inode, InodeNo, Lock, LockKind, LockTable};
 
 use crate::errno::Errno;
 use crate::locker::Asked;
-use crate::server::Wanted;
+use crate::server::{Opened, Wanted};
 
 use super::convert::file_attr;
 use super::{GENERATION, Handler, Ttl, caller, empty};
@@ -59,14 +59,14 @@ fn lock(start: u64, end: u64, typ: i32, pid: u32) -> Result<Lock, Errno> {
 
 /// Answers with a file that was made and opened. Its attributes live as long as those of a lookup: a first write then asks for
 /// none.
-fn is_open(ttl: Ttl, opened: Result<Inode, Errno>, reply: ReplyCreate) {
+fn is_open(ttl: Ttl, opened: Result<(Inode, u64), Errno>, reply: ReplyCreate) {
     match opened {
-        Ok(inode) => reply.created_with_ttls(
+        Ok((inode, handle)) => reply.created_with_ttls(
             &ttl.attr,
             &ttl.entry,
             &file_attr(&inode),
             GENERATION,
-            FileHandle(0),
+            FileHandle(handle),
             FopenFlags::empty(),
         ),
         Err(e) => reply.error(e.into()),
@@ -76,11 +76,16 @@ fn is_open(ttl: Ttl, opened: Result<Inode, Errno>, reply: ReplyCreate) {
 impl Handler {
     pub(super) fn opened(&self, req: &Request, no: InodeNo, flags: OpenFlags, reply: ReplyOpen) {
         match self.serve(req, || self.server.open(no, access(flags), appends(flags))) {
-            Ok(true) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
-            Ok(false) => {
-                // The length may be old too.
-                self.kernel.attributes_changed(no);
-                reply.opened(FileHandle(0), FopenFlags::empty());
+            Ok(Opened { handle, current }) => {
+                let keep = match current {
+                    true => FopenFlags::FOPEN_KEEP_CACHE,
+                    false => {
+                        // The length may be old too.
+                        self.kernel.attributes_changed(no);
+                        FopenFlags::empty()
+                    }
+                };
+                reply.opened(FileHandle(handle), keep);
             }
             Err(e) => reply.error(e.into()),
         }
@@ -122,7 +127,7 @@ impl Handler {
                 self.server.open(inode.no, access(flags), appends(flags))
             });
             match open {
-                Ok(_) => Ok(inode),
+                Ok(opened) => Ok((inode, opened.handle)),
                 Err(e) => {
                     // It was counted as handed out, and is not.
                     self.server.forget(inode.no, 1);
@@ -136,13 +141,13 @@ impl Handler {
     pub(super) fn released(
         &self,
         req: &Request,
-        no: InodeNo,
+        (no, handle): (InodeNo, FileHandle),
         flags: OpenFlags,
-        flock: Option<LockOwner>,
+        flock: bool,
         reply: ReplyEmpty,
     ) {
         let answer = self.serve(req, || {
-            self.server.close(no, access(flags), flock.map(|o| o.0));
+            self.server.close(no, handle.0, access(flags), flock);
             Ok(())
         });
         empty(reply, answer);
@@ -178,7 +183,7 @@ impl Handler {
     pub(super) fn set_lock(
         &self,
         req: &Request,
-        no: InodeNo,
+        (no, handle): (InodeNo, FileHandle),
         owner: LockOwner,
         wanted: (u64, u64, i32, u32),
         (wait, flock): (bool, bool),
@@ -190,16 +195,17 @@ impl Handler {
             Ok(lock) => lock,
             Err(e) => return reply.error(e.into()),
         };
-        let table = if flock {
-            LockTable::Flock
-        } else {
-            LockTable::Posix
+        let (table, owner) = match flock {
+            // Such locks are the open's. The kernel's number for it may be another one's as soon as it is closed.
+            true => (LockTable::Flock, handle.0),
+            false => (LockTable::Posix, owner.0),
         };
         let asked = Asked {
             request: req.unique().0,
             no,
+            handle: handle.0,
             table,
-            owner: owner.0,
+            owner,
             lock,
             wait,
         };

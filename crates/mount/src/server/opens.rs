@@ -3,12 +3,14 @@
 //! 1. Pages the kernel kept are used after an open only if the file's times and size are those of the open before: what
 //!    others closed in the meantime is then seen.
 //! 2. What is remembered of a file goes when the kernel forgets the file, so there is no more of it than of lookups.
+//! 3. Each open of a shared file has a number of its own, its *handle*. Locks of the table of `fcntl` are noted with the handles they
+//!    were taken through, because the kernel sends no unlock for those of an open file description (`F_OFD_SETLK`).
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use model::{Access, FileFlags, Inode, InodeNo, Timestamp};
-use parking_lot::Mutex;
+use model::{Access, FileFlags, Inode, InodeNo, LockTable, Timestamp};
+use parking_lot::{Condvar, Mutex};
 
 use super::Server;
 use crate::errno::{Errno, OrErrno};
@@ -29,30 +31,38 @@ struct Known {
     version: Option<Version>,
     plain_until: Option<Instant>,
     bare_until: Option<Instant>,
-    /// Owners that may hold a lock of `fcntl`.
-    owners: HashSet<u64>,
+    /// Owners that may hold a lock of `fcntl`, and the handles through which they asked for it. A process, which may use several
+    /// handles, or an open file description, which has one.
+    owners: HashMap<u64, HashSet<u64>>,
+    /// Owners whose locks are being released because their handle is closed.
+    leaving: HashSet<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Files {
     known: HashMap<u64, Known>,
     changes: u64,
+    handles: u64,
 }
 
 /// What is remembered of open files.
 #[derive(Debug, Default)]
-pub(crate) struct Opens(Mutex<Files>);
+pub(crate) struct Opens {
+    files: Mutex<Files>,
+    /// An owner is not leaving any more.
+    left: Condvar,
+}
 
 impl Opens {
     /// How many times something was [changed](Self::changed) here.
     pub(crate) fn changes(&self) -> u64 {
-        self.0.lock().changes
+        self.files.lock().changes
     }
 
     /// Takes in the file's state at an open that was asked for after so many changes; `true` when it is that of the open before.
     pub(crate) fn opened(&self, inode: &Inode, changes: u64) -> bool {
         let version = Some((inode.mtime, inode.ctime, inode.size));
-        let mut files = self.0.lock();
+        let mut files = self.files.lock();
         let current = files.changes == changes;
         let known = files.known.entry(inode.no.0).or_default();
         if current && !inode.has_xattrs {
@@ -69,7 +79,7 @@ impl Opens {
 
     /// The mode, flags or extended attributes of a file were changed by this mount.
     pub(crate) fn changed(&self, no: InodeNo) {
-        let mut files = self.0.lock();
+        let mut files = self.files.lock();
         files.changes += 1;
         if let Some(known) = files.known.get_mut(&no.0) {
             (known.plain_until, known.bare_until) = (None, None);
@@ -77,27 +87,27 @@ impl Opens {
     }
 
     pub(crate) fn forget(&self, no: InodeNo) {
-        self.0.lock().known.remove(&no.0);
+        self.files.lock().known.remove(&no.0);
     }
 
     /// Whether the file had no flags and no extended attributes at an open so short a time ago that its attributes of then
     /// are still taken for right.
     pub(crate) fn is_bare(&self, no: InodeNo) -> bool {
-        let files = self.0.lock();
+        let files = self.files.lock();
         let until = files.known.get(&no.0).and_then(|known| known.bare_until);
         until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Whether the file had nothing a moment ago that a write removes.
     pub(crate) fn is_plain(&self, no: InodeNo) -> bool {
-        let files = self.0.lock();
+        let files = self.files.lock();
         let until = files.known.get(&no.0).and_then(|known| known.plain_until);
         until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Notes that it had nothing of the kind in an answer that was asked for after so many changes.
     pub(crate) fn note_plain(&self, no: InodeNo, changes: u64) {
-        let mut files = self.0.lock();
+        let mut files = self.files.lock();
         if files.changes == changes
             && let Some(known) = files.known.get_mut(&no.0)
         {
@@ -105,50 +115,129 @@ impl Opens {
         }
     }
 
-    /// Notes that `owner` may hold a lock of `fcntl` from now on.
-    pub(crate) fn note_owner(&self, no: InodeNo, owner: u64) {
-        let mut files = self.0.lock();
-        files.known.entry(no.0).or_default().owners.insert(owner);
+    /// A new handle; none is used twice.
+    fn new_handle(&self) -> u64 {
+        let mut files = self.files.lock();
+        files.handles += 1;
+        files.handles
+    }
+
+    /// Notes that `owner` may hold a lock of `fcntl` from now on, by a request through `handle`. Waits for the end of a
+    /// [close](Self::leave): the kernel gives the same owner to a later open.
+    pub(crate) fn note_owner(&self, no: InodeNo, owner: u64, handle: u64) {
+        let mut files = self.files.lock();
+        let leaving = |files: &Files| {
+            let known = files.known.get(&no.0);
+            known.is_some_and(|known| known.leaving.contains(&owner))
+        };
+        while leaving(&files) {
+            self.left.wait(&mut files);
+        }
+        let known = files.known.entry(no.0).or_default();
+        known.owners.entry(owner).or_default().insert(handle);
     }
 
     /// Whether `owner` may have held one; it is taken not to any more.
     pub(crate) fn take_owner(&self, no: InodeNo, owner: u64) -> bool {
-        let mut files = self.0.lock();
+        let mut files = self.files.lock();
         let known = files.known.get_mut(&no.0);
-        known.is_some_and(|known| known.owners.remove(&owner))
+        known.is_some_and(|known| known.owners.remove(&owner).is_some())
+    }
+
+    /// Nobody has `handle` any more: the owners whose locks end with it, until [`left`](Self::left) is called for each.
+    ///
+    /// A process that asked through this handle has closed it, and its locks went with that. If it is noted with another handle it
+    /// took locks since.
+    fn leave(&self, no: InodeNo, handle: u64) -> Vec<u64> {
+        let mut files = self.files.lock();
+        let Some(known) = files.known.get_mut(&no.0) else {
+            return Vec::new();
+        };
+        let mut alone = Vec::new();
+        known.owners.retain(|owner, handles| {
+            if handles.remove(&handle) && handles.is_empty() {
+                alone.push(*owner);
+            }
+            !handles.is_empty()
+        });
+        known.leaving.extend(&alone);
+        alone
+    }
+
+    fn left(&self, no: InodeNo, owner: u64) {
+        let mut files = self.files.lock();
+        if let Some(known) = files.known.get_mut(&no.0) {
+            known.leaving.remove(&owner);
+        }
+        self.left.notify_all();
     }
 }
 
+/// One open of a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opened {
+    /// 0 where the file system is not shared.
+    pub(crate) handle: u64,
+    /// What the kernel keeps of the file is still right.
+    pub(crate) current: bool,
+}
+
 impl Server {
-    /// Opens a file; `append`: what is written through it goes to its end. `true` when what the kernel keeps of it is still
-    /// right.
-    pub(crate) fn open(&self, no: InodeNo, access: Access, append: bool) -> Result<bool, Errno> {
+    /// Opens a file; `append`: what is written through it goes to its end.
+    pub(crate) fn open(&self, no: InodeNo, access: Access, append: bool) -> Result<Opened, Errno> {
         let changes = self.opens.changes();
         let inode = self.room.open(no, access).or_errno("open", no)?;
-        if let Err(refused) = check_open(&inode, access, append) {
-            self.room.close(no, access);
+        self.admit(&inode, changes, access, append)
+    }
+
+    /// The handle of a file that was opened after so many changes, if its flags allow that.
+    pub(super) fn admit(
+        &self,
+        inode: &Inode,
+        changes: u64,
+        access: Access,
+        append: bool,
+    ) -> Result<Opened, Errno> {
+        if let Err(refused) = check_open(inode, access, append) {
+            self.room.close(inode.no, access);
             return Err(refused);
         }
-        Ok(!self.shared || self.opens.opened(&inode, changes))
+        if !self.shared {
+            return Ok(Opened {
+                handle: 0,
+                current: true,
+            });
+        }
+        Ok(Opened {
+            handle: self.opens.new_handle(),
+            current: self.opens.opened(inode, changes),
+        })
     }
 
     /// A descriptor was closed: passes on what was written through it, then the locks of `fcntl` that its process had.
     pub(crate) fn flush(&self, no: InodeNo, owner: u64) -> Result<(), Errno> {
         let flushed = self.room.flush(no).or_errno("close", no);
         let unlocked = if self.opens.take_owner(no, owner) {
-            self.unlock(no, model::LockTable::Posix, owner)
+            self.unlock(no, LockTable::Posix, owner)
         } else {
             Ok(())
         };
         flushed.and(unlocked)
     }
 
-    /// One open is over; `flock` is who may hold a lock of `flock` through it.
-    pub(crate) fn close(&self, no: InodeNo, access: Access, flock: Option<u64>) {
-        if let Some(owner) = flock
-            && let Err(e) = self.unlock(no, model::LockTable::Flock, owner)
-        {
-            tracing::warn!(inode = no.0, errno = e.0, "releasing a lock at close");
+    /// One open is over, with the locks that it has itself; `flock`: of `flock` too.
+    pub(crate) fn close(&self, no: InodeNo, handle: u64, access: Access, flock: bool) {
+        let release = |table, owner| {
+            if let Err(e) = self.unlock(no, table, owner) {
+                tracing::warn!(inode = no.0, errno = e.0, "releasing a lock at close");
+            }
+        };
+        if flock {
+            release(LockTable::Flock, handle);
+        }
+        for owner in self.opens.leave(no, handle) {
+            release(LockTable::Posix, owner);
+            self.opens.left(no, owner);
         }
         self.room.close(no, access);
     }
@@ -202,7 +291,7 @@ mod tests {
         assert!(!opens.is_bare(no) && !opens.is_plain(no));
         opens.opened(&inode(1), opens.changes());
         let (plain, bare) = {
-            let files = opens.0.lock();
+            let files = opens.files.lock();
             let known = &files.known[&no.0];
             (known.plain_until, known.bare_until)
         };
@@ -220,9 +309,31 @@ mod tests {
     #[test]
     fn an_owners_locks_are_released_once() {
         let opens = Opens::default();
-        opens.note_owner(InodeNo(7), 1);
+        opens.note_owner(InodeNo(7), 1, 10);
         assert!(!opens.take_owner(InodeNo(7), 2));
         assert!(opens.take_owner(InodeNo(7), 1));
         assert!(!opens.take_owner(InodeNo(7), 1));
+        assert_eq!(opens.leave(InodeNo(7), 10), []);
+    }
+
+    #[test]
+    fn a_handle_takes_the_locks_of_owners_without_another_along() {
+        let (opens, no) = (Opens::default(), InodeNo(7));
+        assert_eq!(opens.leave(no, 10), []);
+        opens.note_owner(no, 1, 10);
+        opens.note_owner(no, 2, 10);
+        opens.note_owner(no, 2, 11);
+        assert_eq!(opens.leave(no, 10), [1]);
+        // The kernel gives what it freed to the next open: that waits for the end of the first.
+        std::thread::scope(|scope| {
+            let again = scope.spawn(|| opens.note_owner(no, 1, 12));
+            let mut files = opens.files.lock();
+            assert!(!files.known[&no.0].owners.contains_key(&1));
+            parking_lot::MutexGuard::unlocked(&mut files, || opens.left(no, 1));
+            drop(files);
+            again.join().unwrap();
+        });
+        assert_eq!(opens.leave(no, 12), [1]);
+        assert_eq!(opens.leave(no, 11), [2]);
     }
 }

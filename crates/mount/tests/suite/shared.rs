@@ -2,10 +2,10 @@
 //! only.
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -402,6 +402,115 @@ fn a_lock_of_fcntl_ends_with_any_close_of_its_process() {
     tries().unwrap();
     drop(input);
     holder.wait().unwrap();
+}
+
+/// A Python program that goes on by one step for each line that it gets, and says when it has done one.
+/// `ofd` takes a lock of an open file description (`F_OFD_SETLKW`).
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// `step()` in the script ends a step and waits for the next.
+    fn start(script: &str, file: &Path) -> Self {
+        let frame = "import fcntl,os,struct,sys,threading\n\
+            def step(): print('done',flush=True); sys.stdin.readline()\n\
+            def ofd(fd): fcntl.fcntl(fd,38,struct.pack('hhqqi4x',fcntl.F_WRLCK,0,0,0,0))\n";
+        let mut child = Command::new("python3")
+            .args(["-c", &format!("{frame}{script}")])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    fn ended_step(&mut self) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+
+    fn next_step(&mut self) {
+        self.input.write_all(b"\n").unwrap();
+        self.ended_step();
+    }
+
+    fn end(mut self) {
+        drop(self.input);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// The kernel sends no unlock for it, and the file stays open elsewhere on the machine: the lock stayed for as long as that.
+#[test]
+fn a_lock_of_an_open_file_description_ends_with_its_last_descriptor() {
+    let Some(two) = Two::new() else { return };
+    let _open = File::create(two.at(0, "f")).unwrap();
+    let script = "f=os.open(sys.argv[1],os.O_RDWR); g=os.dup(f); ofd(f); step()\n\
+        os.close(f)\n\
+        if os.fork()==0: os.close(g); os._exit(0)\n\
+        os.wait(); step()\n\
+        os.close(g); step()\n";
+    let mut program = Program::start(script, &two.at(0, "f"));
+    let held = || two.clients[0].held.0.lock().len();
+    program.ended_step();
+    assert_eq!(held(), 1);
+    program.next_step();
+    assert_eq!(held(), 1, "the other descriptor has it");
+    program.next_step();
+    wait_for("the end of the lock", || held() == 0);
+    program.end();
+}
+
+#[test]
+fn a_lock_of_an_open_file_description_is_had_again_after_a_close() {
+    let Some(two) = Two::new() else { return };
+    let _open = File::create(two.at(0, "f")).unwrap();
+    // Its second owner may get the number of the first, of which the kernel does not wait for the end.
+    let script = "import signal\n\
+        for n in range(200):\n  \
+          f=os.open(sys.argv[1],os.O_RDWR); signal.alarm(60); ofd(f); step()\n  \
+          os.close(f)\n\
+        step()\n";
+    let mut program = Program::start(script, &two.at(0, "f"));
+    let held = || two.clients[0].held.0.lock().len();
+    program.ended_step();
+    for _ in 1..200 {
+        assert_eq!(held(), 1);
+        program.next_step();
+    }
+    program.next_step();
+    wait_for("the end of the lock", || held() == 0);
+    program.end();
+}
+
+#[test]
+fn a_lock_of_a_process_outlives_the_descriptors_of_others() {
+    let Some(two) = Two::new() else { return };
+    let _open = File::create(two.at(0, "f")).unwrap();
+    let script = "f=os.open(sys.argv[1],os.O_RDWR); fcntl.lockf(f,fcntl.LOCK_EX)\n\
+        if os.fork()==0: os.close(f); os._exit(0)\n\
+        os.wait(); step()\n\
+        g=os.dup(f); os.close(g); step()\n\
+        fcntl.lockf(f,fcntl.LOCK_EX); step()\n";
+    let mut program = Program::start(script, &two.at(0, "f"));
+    let held = || two.clients[0].held.0.lock().len();
+    program.ended_step();
+    assert_eq!(held(), 1, "a fork has its own");
+    program.next_step();
+    assert_eq!(held(), 0, "any descriptor of the process ends it");
+    program.next_step();
+    assert_eq!(held(), 1);
+    program.end();
+    wait_for("the end of the lock", || held() == 0);
 }
 
 #[test]
