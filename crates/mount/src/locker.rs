@@ -152,7 +152,10 @@ impl Server {
                 asked.wait,
                 &|| cancelled.load(Ordering::Relaxed),
             )
-            .or_errno("lock", asked.no)
+            .or_errno("lock", asked.no)?;
+        // A close of another descriptor may have taken the note during the wait.
+        note();
+        Ok(())
     }
 
     /// Releases a lock of a range.

@@ -32,6 +32,8 @@ struct Client {
     held: Held,
     opens: Mutex<HashMap<InodeNo, i64>>,
     flushes: Mutex<u64>,
+    /// Requests for locks that wait.
+    waiting: Mutex<u64>,
     /// Questions about attributes and extended attributes.
     asked: Mutex<HashMap<InodeNo, u64>>,
 }
@@ -140,17 +142,23 @@ impl FileSystem for Client {
             }
             return Ok(());
         }
-        while held.get(&(no, table)).is_some_and(|by| *by != me) {
-            if !wait {
-                return Err(Error::WouldBlock);
-            }
+        let is_others = |held: &HashMap<_, _>| held.get(&(no, table)).is_some_and(|by| *by != me);
+        if is_others(&held) && !wait {
+            return Err(Error::WouldBlock);
+        }
+        *self.waiting.lock() += 1;
+        let mut taken = Ok(());
+        while is_others(&held) && taken.is_ok() {
             if cancelled() {
-                return Err(Error::Interrupted);
+                taken = Err(Error::Interrupted);
             }
             self.held.1.wait_for(&mut held, Duration::from_millis(20));
         }
-        held.insert((no, table), me);
-        Ok(())
+        *self.waiting.lock() -= 1;
+        if taken.is_ok() {
+            held.insert((no, table), me);
+        }
+        taken
     }
 }
 
@@ -190,6 +198,7 @@ impl Two {
                 held: held.clone(),
                 opens: Mutex::default(),
                 flushes: Mutex::default(),
+                waiting: Mutex::default(),
                 asked: Mutex::default(),
             });
             let at = two.at(me.into(), "");
@@ -508,6 +517,29 @@ fn a_lock_of_a_process_outlives_the_descriptors_of_others() {
     program.next_step();
     assert_eq!(held(), 0, "any descriptor of the process ends it");
     program.next_step();
+    assert_eq!(held(), 1);
+    program.end();
+    wait_for("the end of the lock", || held() == 0);
+}
+
+/// The close of another descriptor, while the lock was waited for, made the mount forget that there was one to release.
+#[test]
+fn a_lock_granted_after_another_descriptor_was_closed_ends_with_its_process() {
+    let Some(two) = Two::new() else { return };
+    let _open = File::create(two.at(0, "f")).unwrap();
+    let other = File::options().write(true).open(two.at(1, "f")).unwrap();
+    rustix::fs::fcntl_lock(&other, FlockOperation::LockExclusive).unwrap();
+    let script = "f,g=[os.open(sys.argv[1],os.O_RDWR) for _ in range(2)]\n\
+        wait=threading.Thread(target=lambda: fcntl.lockf(f,fcntl.LOCK_EX)); wait.start(); step()\n\
+        os.close(g); step()\n\
+        wait.join(); step()\n";
+    let mut program = Program::start(script, &two.at(0, "f"));
+    program.ended_step();
+    wait_for("the wait", || *two.clients[0].waiting.lock() == 1);
+    program.next_step();
+    rustix::fs::fcntl_lock(&other, FlockOperation::Unlock).unwrap();
+    program.next_step();
+    let held = || two.clients[0].held.0.lock().len();
     assert_eq!(held(), 1);
     program.end();
     wait_for("the end of the lock", || held() == 0);
