@@ -161,7 +161,7 @@ impl ClientCore {
     fn place_quietly(&self, file: &File) -> bool {
         match self.flush_file(file) {
             Ok(()) => true,
-            Err(e) if file.state.lock().note_loss(&e) => true,
+            Err(e) if file.state.lock().note_error(&e) => true,
             Err(e) => {
                 tracing::warn!("{}; it is tried again", words(file.no, &e));
                 false
@@ -193,7 +193,7 @@ impl ClientCore {
             for file in files {
                 let unplaced = file.state.lock().has_unplaced();
                 if unplaced && let Err(e) = self.flush_file(&file) {
-                    file.state.lock().note_loss(&e);
+                    file.state.lock().note_error(&e);
                     first = first.and(Err(e));
                 }
             }

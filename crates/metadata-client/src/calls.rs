@@ -211,7 +211,7 @@ impl ClientCore {
         for file in owed.iter().filter_map(|no| self.files.get(*no)) {
             if is_owed(&file)
                 && let Err(e) = self.flush_file(&file)
-                && !file.state.lock().note_loss(&e)
+                && !file.state.lock().note_error(&e)
                 && !is_unseen(&e)
             {
                 return Err(e);

@@ -297,6 +297,10 @@ impl FileSystem for SharedRoom {
         self.core.flush_and_report(no)
     }
 
+    fn newest_loss(&self, no: InodeNo) -> Option<(u64, Error)> {
+        self.core.newest_loss_of(no)
+    }
+
     fn close(&self, no: InodeNo, _access: Access) {
         self.core.close_file(no);
     }

@@ -110,8 +110,12 @@ pub(super) struct State {
     /// When data was last written that is not committed.
     pub(super) written: Option<Timestamp>,
     pub(super) dirty_since: Option<Instant>,
-    /// Data that was refused, to be reported at the next close or fsync.
+    /// Data that was refused, to be reported by each close until an fsync reports it. Until the first of them (`notified`) writes
+    /// are refused too.
     pub(super) lost: Option<WriteBackError>,
+    pub(super) notified: bool,
+    /// The newest data that was discarded while it was open here: a number that rises with each such loss of any file.
+    pub(super) loss: Option<(u64, WriteBackError)>,
     /// Another one whenever maps fetched before may be old.
     pub(super) version: Version,
     /// Rises when data was committed.
@@ -121,11 +125,20 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Keeps an error by which data was lost for good, for a later close or fsync to report; `false`: nothing is lost yet.
-    pub(super) fn note_loss(&mut self, e: &Error) -> bool {
+    /// Keeps an error that is final, for a later close or fsync to report; `false`: it may end by itself.
+    pub(super) fn note_error(&mut self, e: &Error) -> bool {
         let lost = WriteBackError::of(e);
-        self.lost = self.lost.or(lost);
+        if self.lost.is_none() {
+            (self.lost, self.notified) = (lost, false);
+        }
         lost.is_some()
+    }
+
+    /// Notes that data was discarded, apart from the error that the present caller gets: others may have written it.
+    pub(super) fn note_loss(&mut self, lost: WriteBackError) {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        self.loss = Some((LAST.fetch_add(1, Ordering::Relaxed) + 1, lost));
+        (self.lost, self.notified) = (self.lost.or(Some(lost)), false);
     }
 
     /// Notes one more open, which the server counts in its session of this generation.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use metadata_proto::rpc::{
     Change, Changed, MetadataClient, Opening, Posix, Refusal, Reply, SessionId,
 };
-use model::{Access, Inode, InodeNo, NewFile, Result, spans};
+use model::{Access, Error, Inode, InodeNo, NewFile, Result, spans};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
@@ -200,6 +200,7 @@ impl ClientCore {
             let soon = awaited || state.inode.as_ref().is_none_or(|i| i.nlink == 0);
             (state.gone, state.lost_locks) = (false, false);
             state.locks.clear();
+            state.loss = None;
             if let Some(lost) = state.lost.take() {
                 tracing::error!(inode = no.0, "written data was lost: {}", lost.error());
             }
@@ -247,26 +248,38 @@ impl ClientCore {
         }
     }
 
-    /// The result of a close: earlier losses first.
+    /// The result of a close: earlier losses first. They stay for an fsync to report: the one who closes may have written nothing.
     pub(super) fn flush_and_report(&self, no: InodeNo) -> Result<()> {
-        self.commit_and_report(no, false).map(drop)
+        let Some(file) = self.files.get(no) else {
+            return Ok(());
+        };
+        let committed = self.flush_file(&file);
+        let mut state = file.state.lock();
+        state.notified = true;
+        state.lost.map_or(committed, |lost| Err(lost.error()))
     }
 
-    /// The same of a close or fsync. True: with `sync`, everything is durable already.
-    fn commit_and_report(&self, no: InodeNo, sync: bool) -> Result<bool> {
+    /// Commits for an fsync; earlier losses first. True: everything is durable already.
+    fn sync_and_report(&self, no: InodeNo) -> Result<bool> {
         let Some(file) = self.files.get(no) else {
             return Ok(false);
         };
-        let committed = self.commit_file(&file, sync);
+        let committed = self.commit_file(&file, true);
         if let Some(lost) = file.state.lock().lost.take() {
             return Err(lost.error());
         }
         committed
     }
 
+    /// See [`FileSystem::newest_loss`](model::FileSystem::newest_loss).
+    pub(super) fn newest_loss_of(&self, no: InodeNo) -> Option<(u64, Error)> {
+        let loss = self.files.get(no)?.state.lock().loss;
+        loss.map(|(number, lost)| (number, lost.error()))
+    }
+
     pub(super) fn fsync_file(&self, no: InodeNo) -> Result<()> {
         self.in_one_incarnation(|incarnation| {
-            if !self.commit_and_report(no, true)? {
+            if !self.sync_and_report(no)? {
                 self.sync_server()?;
             }
             Ok((self.incarnation() == incarnation).then_some(()))
@@ -361,7 +374,7 @@ impl ClientCore {
             }
             let _alone = file.flushing.lock();
             if let Err(e) = self.flush_locked(&file) {
-                file.state.lock().note_loss(&e);
+                file.state.lock().note_error(&e);
                 return Err(e);
             }
             // Until there is an answer.

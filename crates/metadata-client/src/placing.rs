@@ -2,8 +2,9 @@
 //!
 //! 1. A block is sealed once for each place it is written to; a place whose write failed is not written again.
 //! 2. The server gets the extent only after its disk acknowledged the write.
-//! 3. Data that cannot be committed now stays to be committed; data that is refused for good is discarded and reported once. That the server has
-//!    seen no name of a file is not for good: the file is there.
+//! 3. Data that cannot be committed now stays to be committed; data that is refused for good is discarded, which is noted for the
+//!    fsync of those who wrote it, also where the commit was asked for by others. That the server has seen no name of a file is not for
+//!    good: the file is there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -249,7 +250,7 @@ impl ClientCore {
             match state.judge(inode.mtime) {
                 Ok(blocks) => self.budget.release(blocks),
                 Err(blocks) => {
-                    state.lost = state.lost.or(Some(WriteBackError::Failed));
+                    state.note_loss(WriteBackError::Failed);
                     drop(state);
                     self.budget.release(blocks);
                     tracing::error!(
@@ -292,6 +293,7 @@ impl ClientCore {
             tracing::debug!(inode = file.no.0, "data of a removed file is discarded");
             return Ok(());
         }
+        state.note_loss(lost);
         tracing::error!(
             "{}; {} KiB that were written are lost",
             words(file.no, &e),

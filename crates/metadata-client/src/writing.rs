@@ -35,8 +35,11 @@ impl ClientCore {
             self.attributes_of(no)?;
         }
         // Earlier data was refused, which close or fsync will report: more would be for nothing.
-        if let Some(lost) = file.state.lock().lost {
-            return Err(lost.error());
+        {
+            let state = file.state.lock();
+            if let Some(lost) = state.lost.filter(|_| !state.notified) {
+                return Err(lost.error());
+            }
         }
         let (first, last) = (offset / BLOCK, (end - 1) / BLOCK);
         let blocks = (last - first + 1) as usize;

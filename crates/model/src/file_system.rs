@@ -195,10 +195,19 @@ pub trait FileSystem: Send + Sync + Debug {
         self.attributes(no)
     }
 
-    /// A descriptor of the file was closed: a later open sees the written data.
+    /// A descriptor of the file was closed: a later open sees the written data. An error is also that of data which
+    /// [`write`](Self::write) accepted earlier, until an [`fsync`](Self::fsync) has reported it.
     fn flush(&self, no: InodeNo) -> Result<()> {
         let _ = no;
         Ok(())
+    }
+
+    /// The newest loss of data of an open file: [`write`](Self::write) accepted it, and it was refused when it was to be stored. A
+    /// number that rises with each loss, from 1, and the error. `fsync` reports a loss to one caller; by this, others who opened the
+    /// file find out.
+    fn newest_loss(&self, no: InodeNo) -> Option<(u64, Error)> {
+        let _ = no;
+        None
     }
 
     /// One `open` is over.

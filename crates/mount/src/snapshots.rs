@@ -408,6 +408,10 @@ impl FileSystem for WithSnapshots {
         }
     }
 
+    fn newest_loss(&self, no: InodeNo) -> Option<(u64, Error)> {
+        self.live().newest_loss(no).filter(|_| self.is_live(no))
+    }
+
     fn flush(&self, no: InodeNo) -> Result<()> {
         match self.is_live(no) {
             true => self.live().flush(no),

@@ -370,11 +370,11 @@ impl Filesystem for Handler {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let flush = || self.server.flush(no(ino), lock_owner.0);
+        let flush = || self.server.flush(no(ino), fh.0, lock_owner.0);
         match self.server.shared {
             true => empty(reply, self.serve(req, flush)),
             false => reply.error(Errno::ENOSYS.into()),
@@ -385,11 +385,12 @@ impl Filesystem for Handler {
         &self,
         req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.serve(req, || self.server.fsync(no(ino))));
+        let fsync = || self.server.fsync_open(no(ino), fh.0);
+        empty(reply, self.serve(req, fsync));
     }
 
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

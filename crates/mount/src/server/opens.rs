@@ -5,6 +5,8 @@
 //! 2. What is remembered of a file goes when the kernel forgets the file, so there is no more of it than of lookups.
 //! 3. Each open of a shared file has a number of its own, its *handle*. Locks of the table of `fcntl` are noted with the handles they
 //!    were taken through, because the kernel sends no unlock for those of an open file description (`F_OFD_SETLK`).
+//! 4. Data that was written and could not be stored is reported by one fsync through each handle, and until then by each close of
+//!    one that writes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -38,11 +40,19 @@ struct Known {
     leaving: HashSet<u64>,
 }
 
+#[derive(Debug)]
+struct Handle {
+    writes: bool,
+    /// The number of the newest loss that it need not report.
+    loss: u64,
+}
+
 #[derive(Debug, Default)]
 struct Files {
     known: HashMap<u64, Known>,
     changes: u64,
-    handles: u64,
+    handles: HashMap<u64, Handle>,
+    last_handle: u64,
 }
 
 /// What is remembered of open files.
@@ -115,11 +125,32 @@ impl Opens {
         }
     }
 
-    /// A new handle; none is used twice.
-    fn new_handle(&self) -> u64 {
+    /// A new handle, opened after so many losses; none is used twice.
+    fn new_handle(&self, access: Access, loss: u64) -> u64 {
         let mut files = self.files.lock();
-        files.handles += 1;
-        files.handles
+        files.last_handle += 1;
+        let (number, writes) = (files.last_handle, access.write);
+        files.handles.insert(number, Handle { writes, loss });
+        number
+    }
+
+    /// Whether a close through `handle` is to report what happened to written data: it could write.
+    fn writes(&self, handle: u64) -> bool {
+        let files = self.files.lock();
+        files.handles.get(&handle).is_none_or(|h| h.writes)
+    }
+
+    /// Whether a loss has not been reported by an fsync through `handle`. `reports`: one does now.
+    fn is_news(&self, handle: u64, loss: u64, reports: bool) -> bool {
+        let mut files = self.files.lock();
+        let Some(known) = files.handles.get_mut(&handle) else {
+            return false;
+        };
+        let news = known.loss < loss;
+        if reports {
+            known.loss = known.loss.max(loss);
+        }
+        news
     }
 
     /// Notes that `owner` may hold a lock of `fcntl` from now on, by a request through `handle`. Waits for the end of a
@@ -150,6 +181,7 @@ impl Opens {
     /// took locks since.
     fn leave(&self, no: InodeNo, handle: u64) -> Vec<u64> {
         let mut files = self.files.lock();
+        files.handles.remove(&handle);
         let Some(known) = files.known.get_mut(&no.0) else {
             return Vec::new();
         };
@@ -208,21 +240,49 @@ impl Server {
                 current: true,
             });
         }
+        let loss = self.room.newest_loss(inode.no).map_or(0, |(loss, _)| loss);
         Ok(Opened {
-            handle: self.opens.new_handle(),
+            handle: self.opens.new_handle(access, loss),
             current: self.opens.opened(inode, changes),
         })
     }
 
-    /// A descriptor was closed: passes on what was written through it, then the locks of `fcntl` that its process had.
-    pub(crate) fn flush(&self, no: InodeNo, owner: u64) -> Result<(), Errno> {
-        let flushed = self.room.flush(no).or_errno("close", no);
+    /// A descriptor was closed: passes on what was written to the file, then releases the locks of `fcntl` that its process had.
+    pub(crate) fn flush(&self, no: InodeNo, handle: u64, owner: u64) -> Result<(), Errno> {
+        let mut flushed = self.room.flush(no).or_errno("close", no);
+        if !self.opens.writes(handle) {
+            // Those who wrote find out themselves.
+            flushed = Ok(());
+        } else if flushed.is_ok() {
+            flushed = self.loss(no, handle, false, "close");
+        }
         let unlocked = if self.opens.take_owner(no, owner) {
             self.unlock(no, LockTable::Posix, owner)
         } else {
             Ok(())
         };
         flushed.and(unlocked)
+    }
+
+    /// Makes a file durable; earlier losses that no fsync through this handle has reported fail it.
+    pub(crate) fn fsync_open(&self, no: InodeNo, handle: u64) -> Result<(), Errno> {
+        let synced = self.fsync(no);
+        synced.and(self.loss(no, handle, true, "fsync"))
+    }
+
+    fn loss(
+        &self,
+        no: InodeNo,
+        handle: u64,
+        reports: bool,
+        what: &'static str,
+    ) -> Result<(), Errno> {
+        match self.room.newest_loss(no) {
+            Some((loss, e)) if self.opens.is_news(handle, loss, reports) => {
+                Err(e).or_errno(what, no)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One open is over, with the locks that it has itself; `flock`: of `flock` too.
@@ -304,6 +364,21 @@ mod tests {
         };
         opens.opened(&attribute, opens.changes());
         assert!(!opens.is_bare(no) && !opens.is_plain(no));
+    }
+
+    #[test]
+    fn each_handle_reports_a_loss_once_unless_it_is_older() {
+        let opens = Opens::default();
+        let write = Access {
+            read: false,
+            write: true,
+        };
+        let [a, b] = [opens.new_handle(write, 0), opens.new_handle(write, 4)];
+        assert!(opens.is_news(a, 4, false) && !opens.is_news(b, 4, false));
+        assert!(opens.is_news(a, 4, true) && !opens.is_news(a, 4, true));
+        assert!(opens.is_news(a, 5, true) && opens.is_news(b, 5, true));
+        assert_eq!(opens.leave(InodeNo(7), a), []);
+        assert!(!opens.is_news(a, 6, true) && opens.is_news(b, 6, true));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -165,4 +166,53 @@ fn a_user_with_a_quota_gets_no_more_and_everybody_else_goes_on() {
         names.map(|(entry, _)| entry.name).collect()
     };
     assert!(names.contains(&b"again"[..]) && names.contains(&b"one file too many"[..]));
+}
+
+/// The close of somebody who only read took the error away, and the writer's fsync said that all was well.
+#[test]
+fn data_that_finds_no_quota_fails_the_fsync_of_each_writer() {
+    use rustix::io::Errno;
+    const EDQUOT: Option<i32> = Some(Errno::DQUOT.raw_os_error());
+    let shared = Shared::new();
+    let Some(mount) = shared.mount("a") else {
+        return;
+    };
+    let set = |bytes| {
+        let quota = Quota { bytes, files: None };
+        shared.server().set_quota("a", quota).unwrap();
+    };
+    let failed = |result: std::io::Result<()>| result.unwrap_err().raw_os_error();
+    // The commit is asked for by a close, by the background, and by a lock.
+    for (round, name) in ["closed", "in the background", "locked"]
+        .into_iter()
+        .enumerate()
+    {
+        let path = mount.path(name);
+        let open = || std::fs::File::options().write(true).open(&path).unwrap();
+        write(&path, 0).unwrap();
+        let [writer, other, closing] = [open(), open(), open()];
+        let bytes = noise(round as u64, 1 << 20);
+        set(Some(1));
+        writer.write_all_at(&bytes, FILE_LEN as u64).unwrap();
+        match name {
+            "closed" => {}
+            "in the background" => wait_for("a refusal", || other.write_all_at(b"x", 0).is_err()),
+            _ => {
+                let lock = rustix::fs::FlockOperation::LockShared;
+                assert_eq!(rustix::fs::flock(&other, lock), Err(Errno::DQUOT));
+            }
+        }
+        // It reports an error of its close, and has none.
+        mount.ok(&format!("cat '{name}' > /dev/null"));
+        drop(closing);
+        assert_eq!(failed(writer.sync_all()), EDQUOT, "{name}");
+        assert_eq!(failed(other.sync_all()), EDQUOT, "{name}");
+        writer.sync_all().unwrap();
+        other.sync_all().unwrap();
+        set(None);
+        writer.write_all_at(&bytes, FILE_LEN as u64).unwrap();
+        writer.sync_all().unwrap();
+        drop((writer, other));
+        assert_same(&std::fs::read(&path).unwrap()[FILE_LEN..], &bytes);
+    }
 }
