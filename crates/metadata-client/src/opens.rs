@@ -14,7 +14,7 @@ use tarpc::context::Context;
 
 use super::calls::{PAUSE, rest};
 use super::client::ClientCore;
-use super::errors::{error, gone, unexpected};
+use super::errors::{WriteBackError, error, gone, unexpected};
 use super::files::File;
 use super::link::{Attempt, Connected};
 use super::names::Name;
@@ -27,6 +27,15 @@ pub(super) fn inode(changed: Changed) -> Result<Inode> {
     match changed {
         Changed::Inode(inode) | Changed::Opened(inode, _) => Ok(*inode),
         Changed::Done | Changed::Copied(_) => Err(unexpected()),
+    }
+}
+
+/// What is reported of a commit, and of what was lost up to its end: the final error of the commit says more.
+fn reported<T>(committed: Result<T>, lost: Option<WriteBackError>) -> Result<T> {
+    match (committed, lost) {
+        (Err(e), _) if WriteBackError::of(&e).is_some() => Err(e),
+        (_, Some(lost)) => Err(lost.error()),
+        (committed, None) => committed,
     }
 }
 
@@ -256,7 +265,7 @@ impl ClientCore {
         let committed = self.flush_file(&file);
         let mut state = file.state.lock();
         state.notified = true;
-        state.lost.map_or(committed, |lost| Err(lost.error()))
+        reported(committed, state.lost)
     }
 
     /// Commits for an fsync; earlier losses first. True: everything is durable already.
@@ -265,10 +274,8 @@ impl ClientCore {
             return Ok(false);
         };
         let committed = self.commit_file(&file, true);
-        if let Some(lost) = file.state.lock().lost.take() {
-            return Err(lost.error());
-        }
-        committed
+        let lost = file.state.lock().lost.take();
+        reported(committed, lost)
     }
 
     /// See [`FileSystem::newest_loss`](model::FileSystem::newest_loss).
