@@ -214,22 +214,6 @@ fn a_backup_into_the_mount_of_its_room_is_refused() {
 }
 
 #[test]
-fn a_backup_says_that_a_segment_is_too_short() {
-    let s = with_files();
-    let segment = std::fs::read_dir(s.path("room/segments")).unwrap();
-    let segment = segment.map(|entry| entry.unwrap().path()).next().unwrap();
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(segment)
-        .unwrap();
-    file.set_len(100_000).unwrap();
-    let ran = s.run(["backup", "room", "copy", "--passphrase-file", "pass"]);
-    assert_eq!(ran.code, 5, "{}", ran.err);
-    let out = String::from_utf8_lossy(&ran.out);
-    assert!(out.contains("has 100000 bytes of"), "{out}");
-}
-
-#[test]
 fn an_unfinished_backup_is_called_one() {
     let s = Sandbox::with_room();
     std::fs::create_dir_all(s.path("copy/segments")).unwrap();

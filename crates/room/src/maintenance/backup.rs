@@ -195,12 +195,6 @@ impl Maintenance {
                         return Err(e.into());
                     }
                     Ok(Some(copied)) => {
-                        if copied < needed {
-                            report.problems.push(format!(
-                                "segment {} has {copied} bytes of {needed}",
-                                account.id.no.0
-                            ));
-                        }
                         target.rename(&beside, &name)?;
                         report.segments_copied += 1;
                         copied
