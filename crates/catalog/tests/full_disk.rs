@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use seal::{MasterKey, RoomId, Suite};
+use seal::{CatalogKey, MasterKey, RoomId, Suite};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
     Catalog, CatalogError, Change, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
@@ -62,18 +62,38 @@ fn file(no: u64) -> Inode {
     }
 }
 
+/// Leaves so many bytes of the disk free. Returns the file that takes the others.
+fn fill(disk: &Mounted, free: u64) -> std::fs::File {
+    let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
+    while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok_and(|n| n > 0) {}
+    let len = ballast.metadata().unwrap().len();
+    ballast.set_len(len - free).unwrap();
+    ballast
+}
+
+fn key() -> CatalogKey {
+    MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]))
+}
+
+fn create(storage: &Arc<dyn Storage>, key: &CatalogKey) -> SqlCatalog {
+    SqlCatalog::create(storage, "catalog.db", key, &OpenOptions::default()).unwrap()
+}
+
+fn open(storage: &Arc<dyn Storage>, key: &CatalogKey) -> SqlCatalog {
+    SqlCatalog::open(storage, "catalog.db", key, &OpenOptions::default()).unwrap()
+}
+
 #[test]
 fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
     let Some(disk) = Mounted::new(12 << 20) else {
         eprintln!("skipped: a tmpfs cannot be mounted here");
         return;
     };
-    let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
+    let key = key();
     let storage = disk.storage();
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![1; 6 << 20]).unwrap();
-    let catalog =
-        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = create(&storage, &key);
 
     let (mut applied, mut committed) = (0, 0);
     let error = loop {
@@ -108,7 +128,7 @@ fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
     std::fs::remove_file(&ballast).unwrap();
     catalog.commit().unwrap();
     drop(catalog);
-    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = open(&storage, &key);
     assert_eq!(count(&catalog), applied);
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
@@ -119,34 +139,24 @@ fn a_catalog_opens_and_deletes_on_a_full_disk() {
         eprintln!("skipped: a tmpfs cannot be mounted here");
         return;
     };
-    let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
+    let key = key();
     let storage = disk.storage();
-    let catalog =
-        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = create(&storage, &key);
     for no in 2..100 {
         catalog.apply(&[Change::PutInode(&file(no))]).unwrap();
     }
     catalog.commit().unwrap();
     drop(catalog);
-    let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
-    while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok_and(|n| n > 0) {}
-    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let ballast = fill(&disk, 0);
+    let catalog = open(&storage, &key);
     assert!(catalog.inode(InodeNo(5)).unwrap().is_some());
     catalog.apply(&[Change::DeleteInode(InodeNo(5))]).unwrap();
     assert!(matches!(catalog.commit(), Err(CatalogError::NoSpace)));
     ballast.set_len(0).unwrap();
     catalog.commit().unwrap();
     drop(catalog);
-    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = open(&storage, &key);
     assert_eq!(catalog.inode(InodeNo(5)).unwrap(), None);
-}
-
-/// Leaves so many bytes of the disk free.
-fn fill(disk: &Mounted, free: u64) {
-    let mut ballast = std::fs::File::create(disk.path().join("ballast")).unwrap();
-    while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok_and(|n| n > 0) {}
-    let len = ballast.metadata().unwrap().len();
-    ballast.set_len(len - free).unwrap();
 }
 
 /// A change is given room for the pages it touches at worst. Many changes touch the same pages.
@@ -156,10 +166,9 @@ fn changes_go_on_where_the_disk_has_room_for_their_pages_only() {
         eprintln!("skipped: a tmpfs cannot be mounted here");
         return;
     };
-    let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
+    let key = key();
     let storage = disk.storage();
-    let catalog =
-        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = create(&storage, &key);
     fill(&disk, 2 << 20);
     for no in 2..2000 {
         catalog.apply(&[Change::PutInode(&file(no))]).unwrap();
@@ -179,9 +188,7 @@ fn records_of_many_changes_are_applied_on_a_disk_that_is_nearly_full() {
     let log_key = master.log_key(&room, Suite::Aes256Gcm);
     let key = master.catalog_key(&room).with_log(log_key);
     let storage = disk.storage();
-    let open = || SqlCatalog::open(&storage, "catalog.db", &key, &OpenOptions::default());
-    let catalog =
-        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = create(&storage, &key);
     let synced = |record: u64| {
         for i in 0..20 {
             let inode = file(2 + record * 20 + i);
@@ -198,7 +205,7 @@ fn records_of_many_changes_are_applied_on_a_disk_that_is_nearly_full() {
     // As after a crash: nothing is committed.
     std::mem::forget(catalog);
     fill(&disk, 2 << 20);
-    let catalog = open().unwrap();
+    let catalog = open(&storage, &key);
     assert_eq!(catalog.inode_count().unwrap(), 2000);
     catalog.commit().unwrap();
     assert_eq!(catalog.verify().unwrap(), [""; 0]);

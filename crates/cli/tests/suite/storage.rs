@@ -29,6 +29,15 @@ impl Drop for Small<'_> {
     }
 }
 
+/// Mounts a new room in a directory of the sandbox; false where nothing can be mounted.
+fn mount_room_in(s: &Sandbox, dir: &str) -> bool {
+    let room = Path::new(dir).join("room");
+    std::fs::create_dir(s.path(&room)).unwrap();
+    std::os::unix::fs::symlink(room, s.path("room")).unwrap();
+    s.create();
+    s.mount()
+}
+
 #[test]
 fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_back() {
     if !is_root() {
@@ -37,10 +46,7 @@ fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_
     let s = Sandbox::empty();
     let at = s.path("small");
     let _small = Small::new(&at, 24);
-    std::fs::create_dir(s.path("small/room")).unwrap();
-    std::os::unix::fs::symlink("small/room", s.path("room")).unwrap();
-    s.create();
-    if !s.mount() {
+    if !mount_room_in(&s, "small") {
         return;
     }
     let kept = noise(1 << 20, 1);
@@ -90,10 +96,7 @@ fn a_room_whose_changes_are_durable_is_locked_on_a_full_disk() {
     let s = Sandbox::empty();
     let at = s.path("small");
     let _small = Small::new(&at, 24);
-    std::fs::create_dir(s.path("small/room")).unwrap();
-    std::os::unix::fs::symlink("small/room", s.path("room")).unwrap();
-    s.create();
-    if !s.mount() {
+    if !mount_room_in(&s, "small") {
         return;
     }
     for name in ["mnt/a", "mnt/b"] {

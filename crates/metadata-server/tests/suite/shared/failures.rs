@@ -377,22 +377,16 @@ fn what_a_disk_lost_with_its_power_is_written_again() {
 
 /// A small file, written and synced.
 fn synced(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
-    let access = Access {
-        read: true,
-        write: true,
-    };
-    let new = NewFile::of_kind(FileKind::Regular);
-    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
-    let no = made.unwrap().no;
-    client.write(no, 0, bytes).unwrap();
-    client.fsync(no).unwrap();
-    client.flush(no).unwrap();
-    client.close(no, access);
-    no
+    written(client, name, bytes, |no| client.fsync(no).unwrap())
 }
 
 /// A small file, written and closed: committed, and not durable.
 fn closed(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
+    written(client, name, bytes, |_| {})
+}
+
+/// A small file that is written and closed; `then` is done before that.
+fn written(client: &SharedRoom, name: &str, bytes: &[u8], then: impl FnOnce(InodeNo)) -> InodeNo {
     let access = Access {
         read: true,
         write: true,
@@ -401,6 +395,7 @@ fn closed(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
     let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
     let no = made.unwrap().no;
     client.write(no, 0, bytes).unwrap();
+    then(no);
     client.flush(no).unwrap();
     client.close(no, access);
     no
