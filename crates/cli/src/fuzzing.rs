@@ -64,6 +64,7 @@ fn with_other_secrets(mut request: Request) -> Request {
         | Request::Backup { .. }
         | Request::CreateSnapshot { .. }
         | Request::SnapshotBeforeRestore {}
+        | Request::SnapshotDuringRestore {}
         | Request::Snapshots {}
         | Request::RenameSnapshot { .. }
         | Request::DeleteSnapshot { .. }

@@ -88,6 +88,8 @@ pub enum Request {
     },
     /// Creates the snapshot that a restore can be undone with.
     SnapshotBeforeRestore {},
+    /// Creates the one with what programs changed since.
+    SnapshotDuringRestore {},
     /// The snapshots, and what they hold.
     Snapshots {},
     /// Gives a snapshot another name.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use room::{Credential, FileSystem as _, Room, SendRequest, Snapshots as _};
+use room::{Credential, FileSystem as _, Room, SendRequest, Snapshots as _, restore};
 use storage::Storage;
 
 use crate::broker::Broker;
@@ -95,7 +95,12 @@ pub(crate) fn carry_out(
         Request::CreateSnapshot { name } => {
             Reply::Snapshot(snapshots::create(dir, room, name.as_deref())?)
         }
-        Request::SnapshotBeforeRestore {} => Reply::Snapshot(snapshots::before_restore(dir, room)?),
+        Request::SnapshotBeforeRestore {} => {
+            Reply::Snapshot(snapshots::of_restore(dir, room, restore::BEFORE)?)
+        }
+        Request::SnapshotDuringRestore {} => {
+            Reply::Snapshot(snapshots::of_restore(dir, room, restore::DURING)?)
+        }
         Request::Snapshots {} => Reply::Snapshots(snapshots::list(dir, room)?),
         Request::RenameSnapshot { from, to } => {
             snapshots::rename(dir, room, from, to)?;

@@ -42,9 +42,9 @@ fn create_by_time(dir: &Path, room: &Room, beginning: &str) -> Result<Snapshot> 
     created.map_err(|e| Error::room(dir, e))
 }
 
-/// Creates the one that a restore of something can be undone with.
-pub(crate) fn before_restore(dir: &Path, room: &Room) -> Result<SnapshotReply> {
-    let snapshot = create_by_time(dir, room, room::restore::BEFORE)?;
+/// Creates the one that a restore has before it, or with what changed during it: by how its name begins.
+pub(crate) fn of_restore(dir: &Path, room: &Room, beginning: &str) -> Result<SnapshotReply> {
+    let snapshot = create_by_time(dir, room, beginning)?;
     found(dir, room, &snapshot.name)
 }
 

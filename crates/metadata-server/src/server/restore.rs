@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::time::Instant;
 
-use room::restore::{BEFORE, Prepared, Restored, Swapped, Wanted, prepare};
+use room::restore::{BEFORE, DURING, Prepared, Restored, Swapped, Wanted, prepare};
 use room::{
     Error, FileKind, FileSystem as _, Inode, InodeNo, NewSnapshot, SetAttr, Snapshot,
     Snapshots as _,
@@ -24,8 +24,6 @@ use super::snapshots::settle;
 use super::{MetadataServer, ServerError};
 use crate::audit::event::Admin;
 
-/// How the name begins of the snapshot with what clients changed during a restore; the time follows.
-const DURING: &str = "during-restore-";
 /// Names removed between two revocations.
 const REVOKED_AT_ONCE: usize = 256;
 

@@ -26,6 +26,8 @@ use names::{beside, remove, swap_all, swap_one};
 
 /// How the name begins of the snapshot that undoes a restore; the time follows.
 pub const BEFORE: &str = "before-restore-";
+/// How the name begins of the snapshot with what was changed while the copy was made; the time follows.
+pub const DURING: &str = "during-restore-";
 
 const LINK: Error = Error::NotPermitted("the path leads through a symbolic link");
 const MOVED: Error = Error::NotPermitted("somebody moved the copy while it was made");

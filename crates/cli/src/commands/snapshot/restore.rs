@@ -4,6 +4,7 @@
 //! 2. The copy is made whole under another name first. If any of it cannot be made, it is removed, and nothing else was changed.
 //! 3. The copy and what it replaces change places in one step; then what was replaced is removed. The whole room is the exception:
 //!    its names change places one after the other, in one transaction where this process has the room open.
+//! 4. What programs changed at the target through a mount, while the copy was made, is in a snapshot of its own before it is removed.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -28,7 +29,7 @@ use crate::hex::path_from_hex;
 use crate::output::{self, Failures};
 use crate::place::{RoomPath, path_in};
 use crate::progress::Bar;
-use crate::tree::{Fault, Meta, Source, Tree};
+use crate::tree::{self, Fault, Meta, Source, Tree};
 
 pub(super) const HELP: &str = "Contents, holes, mode, owner, times, extended attributes, ACLs, and hard links within a directory are those of \
 the snapshot. What is there now is replaced as a whole, in one step. First a snapshot before-restore-TIME is created: restore from \
@@ -192,11 +193,7 @@ fn restored(
     let mut done = Done::default();
     if may_replace {
         access.fetch_written();
-        let reply = access.run(&Request::SnapshotBeforeRestore {}, &|_, _| true)?;
-        let Reply::Snapshot(before) = reply else {
-            return Err(unexpected());
-        };
-        done.before = before.name;
+        done.before = snapshot(access, &Request::SnapshotBeforeRestore {})?;
     }
     bar.expect(bar.survey(&*source, &from.path, &meta).stored);
     let mut restore = Restore {
@@ -217,6 +214,14 @@ fn restored(
     }
     tree.sync().map_err(|fault| to.failed(fault))?;
     Ok(restore.done)
+}
+
+/// Has a snapshot created, and returns its name.
+fn snapshot(access: &Access, request: &Request) -> Result<String> {
+    match access.run(request, &|_, _| true)? {
+        Reply::Snapshot(snapshot) => Ok(snapshot.name),
+        _ => Err(unexpected()),
+    }
 }
 
 fn must_be_directory(tree: &dyn Tree, to: &RoomPath, parent: &Path) -> Result<()> {
@@ -262,10 +267,10 @@ impl Restore<'_> {
             });
             given.map_err(|fault| self.failed(dir, fault))?;
         }
-        if let Some(replaced) = replaced {
-            self.remove(&replaced)?;
+        match replaced {
+            Some(replaced) => self.end(&replaced),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The directories above the target that are not there any more, from the top. Those of the snapshot take their place.
@@ -330,7 +335,7 @@ impl Restore<'_> {
             self.exchange_all(&stage, &then)
                 .and_then(|()| self.give_root(meta))
         })?;
-        self.remove(&stage)
+        self.end(&stage)
     }
 
     /// Every name of the root changes places with that of the stage.
@@ -421,6 +426,40 @@ impl Restore<'_> {
         error
     }
 
+    /// Keeps what nothing else has of what was replaced, and removes it.
+    fn end(&mut self, replaced: &Path) -> Result<()> {
+        if let Err(error) = self.keep_meanwhile(replaced) {
+            return Err(Error::said(
+                error.exit(),
+                format!(
+                    "it is restored; what was replaced is not removed ({error}), and is at {}",
+                    output::shown_path(replaced)
+                ),
+            ));
+        }
+        self.remove(replaced)
+    }
+
+    /// What programs changed through a mount after the first snapshot comes into a second one.
+    fn keep_meanwhile(&mut self, replaced: &Path) -> Result<()> {
+        let Access::Mounted(_) = self.access else {
+            return Ok(());
+        };
+        self.access.fetch_written();
+        let during = snapshot(self.access, &Request::SnapshotDuringRestore {})?;
+        let before = self.access.source(Some(&self.done.before))?;
+        let after = self.access.source(Some(&during))?;
+        let changed = is_changed((&*before, &self.to.path), (&*after, replaced));
+        // What cannot be compared stays.
+        if let Ok(false) = changed {
+            let request = Request::DeleteSnapshot { name: during };
+            self.access.run(&request, &|_, _| true)?;
+        } else {
+            self.done.meanwhile = Some((during, replaced.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Removes what was replaced.
     fn remove(&mut self, replaced: &Path) -> Result<()> {
         let mut failures = Failures::default();
@@ -448,4 +487,41 @@ impl Restore<'_> {
             fault,
         }
     }
+}
+
+/// Whether what was replaced is another than before, by attributes and times. The change time of what was renamed itself says nothing; the root
+/// was not renamed, but all that was in it.
+fn is_changed(before: (&dyn Source, &Path), after: (&dyn Source, &Path)) -> tree::Result<bool> {
+    let is_same = |then: &Meta, now: &Meta, is_renamed: bool| {
+        let of = |meta: &Meta| (meta.kind, meta.mode, meta.uid, meta.gid, meta.size);
+        let times = |meta: &Meta| (meta.btime, meta.mtime, (!is_renamed).then_some(meta.ctime));
+        of(then) == of(now) && times(then) == times(now)
+    };
+    let is_whole = before.1 == Path::new("/");
+    let (then, now) = (
+        before.0.stat(before.1, false)?,
+        after.0.stat(after.1, false)?,
+    );
+    if !is_whole && !is_same(&then, &now, true) {
+        return Ok(true);
+    }
+    let mut directories = Vec::new();
+    if then.kind == FileKind::Directory {
+        directories.push((before.1.to_owned(), after.1.to_owned(), is_whole));
+    }
+    while let Some((then, now, is_renamed)) = directories.pop() {
+        let (old, new) = (before.0.list(&then)?, after.0.list(&now)?);
+        if old.len() != new.len() {
+            return Ok(true);
+        }
+        for ((name, old), (other, new)) in old.iter().zip(&new) {
+            if name != other || !is_same(old, new, is_renamed) {
+                return Ok(true);
+            }
+            if old.kind == FileKind::Directory {
+                directories.push((then.join(name), now.join(name), false));
+            }
+        }
+    }
+    Ok(false)
 }

@@ -1,8 +1,13 @@
 //! Restores: of a file, a directory and the whole room.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
 
 use super::{both_ways, json_lines, names, ok, put};
 use crate::common::{Sandbox, listing, make_tree};
@@ -151,4 +156,88 @@ fn hard_links_and_holes_within_a_directory_are_restored() {
     assert_eq!(meta("sparse").len(), 100 << 20);
     assert!(meta("sparse").blocks() * 512 < 1 << 20);
     assert_eq!(fs::read_link(d.join("soft")).unwrap(), Path::new("a"));
+}
+
+/// Writes files into a directory of the mount, one after the other, until it is to end. Returns those that were complete while the same
+/// directory had that path from beginning to end, each with the number of that directory.
+fn write_until(end: &AtomicBool, directory: &Path) -> Vec<(String, u64)> {
+    let number = || fs::metadata(directory).map(|meta| meta.ino()).ok();
+    let mut written = Vec::new();
+    for at in 0.. {
+        if end.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = format!("during-{at}");
+        let before = number();
+        let done = fs::File::create_new(directory.join(&name)).and_then(|mut file| {
+            file.write_all(name.as_bytes())?;
+            file.sync_all()
+        });
+        if let (Ok(()), Some(number), true) = (done, before, before == number()) {
+            written.push((name, number));
+        }
+    }
+    written
+}
+
+/// Restores `path` while files are written into `directory`. Each must be in the room or in one of the snapshots afterwards.
+fn nothing_is_lost(path: &str, directory: &str) {
+    let s = Sandbox::with_room();
+    if !s.mount() {
+        return;
+    }
+    let mount = s.path("mnt");
+    let d = mount.join(directory);
+    fs::create_dir(&d).unwrap();
+    for at in 0..500 {
+        fs::write(d.join(format!("old-{at}")), "old").unwrap();
+    }
+    s.ok(["snapshot", "create", "room", "good"]);
+    // Nothing is changed meanwhile.
+    let done = s.ok(["snapshot", "restore", "room", "good", path, "--json"]);
+    assert_eq!(json_lines(&done)[0]["meanwhile"], Value::Null);
+    assert_eq!(names(&s).len(), 2);
+
+    let end = AtomicBool::new(false);
+    let (done, written) = thread::scope(|scope| {
+        let writer = scope.spawn(|| write_until(&end, &d));
+        let done = s.ok(["snapshot", "restore", "room", "good", path, "--json"]);
+        end.store(true, Ordering::Relaxed);
+        (json_lines(&done)[0].clone(), writer.join().unwrap())
+    });
+    let meanwhile = &done["meanwhile"];
+    let during = meanwhile["snapshot"].as_str().unwrap();
+    assert!(during.starts_with("during-restore-"), "{during}");
+    let snapshots = mount.join(".snapshots");
+    let kept = meanwhile["path"].as_str().unwrap();
+    let kept = snapshots.join(during).join(kept.trim_start_matches('/'));
+    let kept = match path {
+        "/" => kept.join(directory),
+        _ => kept,
+    };
+    let is_now = fs::metadata(&d).unwrap().ino();
+    let mut replaced = 0;
+    for (name, number) in written {
+        let place = match number == is_now {
+            true => &d,
+            false => &kept,
+        };
+        replaced += u32::from(number != is_now);
+        let contents = fs::read_to_string(place.join(&name));
+        assert_eq!(contents.unwrap(), name, "in {}", place.display());
+    }
+    assert!(replaced > 0);
+    // Nothing else is left.
+    let left = fs::read_dir(&mount).unwrap().count();
+    assert_eq!(left, 1);
+}
+
+#[test]
+fn what_programs_write_while_a_directory_is_restored_is_in_a_snapshot() {
+    nothing_is_lost("/d", "d");
+}
+
+#[test]
+fn what_programs_write_while_the_room_is_restored_is_in_a_snapshot() {
+    nothing_is_lost("/", "d");
 }
