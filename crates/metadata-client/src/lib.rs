@@ -21,6 +21,7 @@ mod background;
 mod calls;
 mod client;
 mod closed;
+mod disk_writes;
 mod disks;
 mod errors;
 mod file_system;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::{Error, InodeNo, Result};
+use model::{BLOCK_LEN, Error, InodeNo, Result};
 
 use super::client::ClientCore;
 use super::files::{BLOCK, Block, File};
@@ -80,7 +80,7 @@ impl ClientCore {
             // What is in flight is newer than what was read; nothing is dirty here, so nothing is newer still.
             let mut block = match (state.flight.get(&at), edge) {
                 (Some(block), _) | (None, Some((_, Some(block)))) => block.clone(),
-                _ => super::placing::zeros(),
+                _ => Arc::new([0; BLOCK_LEN]),
             };
             Arc::make_mut(&mut block)[range].copy_from_slice(piece);
             state.dirty.insert(at, block);
