@@ -5,10 +5,9 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, IsTerminal, Write};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use import::tar::{Member, MemberKind, Writer};
@@ -61,34 +60,34 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         let (_, done) = export(&args, &from, stdout.lock(), global)?;
         return done.end();
     }
-    // Written beside, so that a file of that name is always a whole stream.
-    let mut part = args.tar.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    if !args.force && args.tar.symlink_metadata().is_ok() {
-        return Err(Error::failed(format!(
+    let exists = || {
+        Error::failed(format!(
             "{}: exists; --force replaces it",
             args.tar.display()
-        )));
+        ))
+    };
+    if !args.force && args.tar.symlink_metadata().is_ok() {
+        return Err(exists());
     }
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)
-        .map_err(|e| Error::host(&part, e))?;
-    let written = export(&args, &from, file, global).and_then(|(file, failures)| {
-        file.sync_all()
-            .and_then(|()| fs::rename(&part, &args.tar))
-            .and_then(|()| File::open(directory_of(&args.tar))?.sync_all())
-            .map_err(|e| Error::host(&args.tar, e))?;
-        Ok(failures)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written?.end()
+    let failed = |e: std::io::Error| match e.kind() {
+        ErrorKind::AlreadyExists if !args.force => exists(),
+        _ => Error::host(&args.tar, e),
+    };
+    // Written beside, so that a file of that name is always a whole stream; under a name that nobody can know before.
+    let directory = directory_of(&args.tar);
+    let mut beside = tempfile::Builder::new();
+    let beside = beside.prefix(".strongroom-").suffix(".part");
+    let beside = beside.tempfile_in(directory).map_err(failed)?;
+    let (beside, failures) = export(&args, &from, beside, global)?;
+    beside.as_file().sync_all().map_err(failed)?;
+    let named = match args.force {
+        true => beside.persist(&args.tar),
+        false => beside.persist_noclobber(&args.tar),
+    };
+    named.map_err(|e| failed(e.error))?;
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(failed)?;
+    failures.end()
 }
 
 fn directory_of(path: &Path) -> &Path {
