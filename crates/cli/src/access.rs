@@ -197,6 +197,19 @@ impl Access {
         }
     }
 
+    /// Whether a directory of the host holds the room, or has it mounted somewhere in it.
+    pub(crate) fn is_within(&self, directory: &Path) -> bool {
+        let Ok(directory) = directory.canonicalize() else {
+            return false;
+        };
+        let holds = |dir: &Path| dir.canonicalize().is_ok_and(|d| d.starts_with(&directory));
+        directory.is_dir()
+            && match self {
+                Access::Library { dir, .. } => holds(dir),
+                Access::Mounted(client) => holds(&client.room) || holds(&client.mountpoint),
+            }
+    }
+
     /// Has what programs wrote to a mounted room, and the kernel still keeps, come into it; where this user may enter.
     pub(crate) fn fetch_written(&self) {
         if let Access::Mounted(_) = self

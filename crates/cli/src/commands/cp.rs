@@ -1,21 +1,21 @@
 //! `strongroom cp`: copies in, out and within.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use room::FileKind;
 use serde_json::json;
 
-use crate::access::{Intent, OpenArgs, Rooms};
+use crate::access::{Access, Intent, OpenArgs, Rooms};
 use crate::args::Global;
-use crate::copy::Copier;
 use crate::copy::place::Existing;
+use crate::copy::{Copier, Moved};
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::{Location, live, place};
 use crate::progress::Bar;
-use crate::tree::{HostTree, Meta, Source, Tree};
+use crate::tree::{HostTree, Meta, Source, Tree, sync_file_system};
 
 /// Copy files into a room, out of it, or within it, with all their attributes
 #[derive(Debug, clap::Args)]
@@ -75,9 +75,9 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let options = CopyOptions {
         recursive: args.recursive,
         keep_existing: args.no_clobber,
-        durable: false,
+        moving: false,
     };
-    let done = work.copy_all(&sources, &options, global, &bar, &mut |_, _| Ok(()));
+    let done = work.copy_all(&sources, &options, global, &bar, &mut |_, _, _| {});
     bar.end();
     if let Err(error) = &done {
         work.advise_when_full(error, global);
@@ -96,8 +96,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 pub(crate) struct CopyOptions {
     pub(crate) recursive: bool,
     pub(crate) keep_existing: bool,
-    /// See [`Copier::durable`].
-    pub(crate) durable: bool,
+    /// See [`Copier::moved`].
+    pub(crate) moving: bool,
 }
 
 /// Where a source is.
@@ -150,10 +150,14 @@ impl Transfer {
         })
     }
 
-    pub(crate) fn tree(&self, room: Option<usize>) -> Result<Box<dyn Tree + '_>> {
+    fn target_tree(&self) -> Result<Box<dyn Tree + '_>> {
+        self.tree(self.target_room, &self.target)
+    }
+
+    fn tree(&self, room: Option<usize>, place: &Location) -> Result<Box<dyn Tree + '_>> {
         match room {
             Some(at) => self.rooms.get(at).tree(),
-            None => Ok(Box::new(HostTree::whole())),
+            None => Ok(Box::new(HostTree::with_top(parts(place).0))),
         }
     }
 
@@ -163,21 +167,29 @@ impl Transfer {
     }
 
     /// The tree that a source is moved from.
-    pub(crate) fn source_tree(&self, source: usize) -> Result<Box<dyn Tree + '_>> {
-        self.tree(self.sources[source].room)
+    pub(crate) fn source_tree(&self, at: usize, source: &Location) -> Result<Box<dyn Tree + '_>> {
+        self.tree(self.sources[at].room, source)
     }
 
-    fn source(&self, source: usize) -> Result<Box<dyn Source + '_>> {
-        let Reached { room, snapshot } = &self.sources[source];
+    fn source(&self, at: usize, source: &Location) -> Result<Box<dyn Source + '_>> {
+        let Reached { room, snapshot } = &self.sources[at];
         match room {
             Some(at) => self.rooms.get(*at).source(snapshot.as_deref()),
-            None => Ok(Box::new(HostTree::whole())),
+            None => Ok(self.tree(None, source)?),
         }
+    }
+
+    /// Whether identities of files of a source and of the target are of one kind: of the same open room, or of the host, which has mounted rooms too.
+    fn can_be_compared(&self, source: usize) -> bool {
+        let is_host = |room: Option<usize>| {
+            room.is_none_or(|at| matches!(self.rooms.get(at), Access::Mounted(_)))
+        };
+        self.same_tree(source) || is_host(self.sources[source].room) && is_host(self.target_room)
     }
 
     /// Where each source goes: into the target if that is a directory, else to the target itself.
     pub(crate) fn destinations(&self, sources: &[Location]) -> Result<Vec<PathBuf>> {
-        let to = self.tree(self.target_room)?;
+        let to = self.target_tree()?;
         let (path, must_be_directory) = parts(&self.target);
         let into = match to.stat(path, true) {
             Ok(meta) => meta.kind == FileKind::Directory,
@@ -212,16 +224,17 @@ impl Transfer {
         options: &CopyOptions,
         global: &Global,
         bar: &Bar,
-        after: &mut dyn FnMut(usize, &Meta) -> Result<()>,
+        after: &mut dyn FnMut(usize, &Meta, Option<Moved>),
     ) -> Result<(u64, u64, Failures)> {
         let destinations = self.destinations(sources)?;
-        let to = self.tree(self.target_room)?;
+        let to = self.target_tree()?;
         self.expect(sources, options, bar)?;
         let mut failures = Failures::default();
         let (mut files, mut bytes) = (0, 0);
         let mut links = HashMap::new();
+        let mut made = (sources.len() > 1).then(HashSet::new);
         for (at, (source, destination)) in sources.iter().zip(&destinations).enumerate() {
-            let from = self.source(at)?;
+            let from = self.source(at, source)?;
             let (path, must_be_directory) = parts(source);
             let meta = match from.stat(path, must_be_directory || !options.recursive) {
                 Ok(meta) => meta,
@@ -236,7 +249,8 @@ impl Transfer {
                     continue;
                 }
             };
-            if let Some(refusal) = self.refusal(at, source, &meta, destination, options) {
+            let places = ((&*from, path), (&*to, destination.as_path()));
+            if let Some(refusal) = self.refusal(at, source, &meta, places, options) {
                 failures.note(&refusal, global);
                 continue;
             }
@@ -245,8 +259,10 @@ impl Transfer {
                 false => Existing::Replace,
             };
             let mut copier = Copier {
-                durable: options.durable,
+                moved: options.moving.then(Moved::default),
                 links: std::mem::take(&mut links),
+                made: made.take(),
+                directories: self.can_be_compared(at).then(HashSet::new),
                 files,
                 bytes,
                 ..Copier::new((&*from, prefix(source)), &*to, existing, global, bar)
@@ -256,6 +272,7 @@ impl Transfer {
             bytes = copier.bytes;
             copied?;
             links = copier.links;
+            made = copier.made;
             let whole = !copier.failures.any();
             failures.absorb(copier.failures);
             // Identities are unique within one tree only.
@@ -267,7 +284,7 @@ impl Transfer {
                 links.clear();
             }
             if whole {
-                after(at, &meta)?;
+                after(at, &meta, copier.moved);
             }
         }
         Ok((files, bytes, failures))
@@ -277,7 +294,7 @@ impl Transfer {
     fn expect(&self, sources: &[Location], options: &CopyOptions, bar: &Bar) -> Result<()> {
         let mut total = 0;
         for (at, source) in sources.iter().enumerate() {
-            let from = self.source(at)?;
+            let from = self.source(at, source)?;
             let (path, must_be_directory) = parts(source);
             // What is not there is reported when it is its turn.
             if let Ok(meta) = from.stat(path, must_be_directory || !options.recursive)
@@ -295,10 +312,9 @@ impl Transfer {
         at: usize,
         source: &Location,
         meta: &Meta,
-        to: &std::path::Path,
+        ((from, path), (tree, to)): ((&dyn Source, &Path), (&dyn Tree, &Path)),
         options: &CopyOptions,
     ) -> Option<Error> {
-        let (path, _) = parts(source);
         if meta.kind == FileKind::Directory && !options.recursive {
             return Some(Error::failed(format!(
                 "{}: is a directory; copy it with -r",
@@ -319,7 +335,7 @@ impl Transfer {
                 words(source)
             )));
         }
-        if self.same_tree(at) && to == path {
+        if self.can_be_compared(at) && is_same(from, path, meta, tree, to) {
             return Some(Error::failed(format!(
                 "{}: source and target are the same file",
                 words(source)
@@ -331,13 +347,24 @@ impl Transfer {
                 words(source)
             )));
         }
+        if let (Location::Host(directory), Some(room)) = (source, self.target_room)
+            && self.rooms.get(room).is_within(directory)
+        {
+            return Some(Error::failed(format!(
+                "{}: holds the room itself; name what is beside it",
+                words(source)
+            )));
+        }
         None
     }
 
     /// Makes what was copied durable, as far as the target can.
     pub(crate) fn sync_target(&self) -> Result<()> {
-        let tree = self.tree(self.target_room)?;
-        tree.sync().map_err(|fault| Error::At {
+        let synced = match &self.target {
+            Location::Room(_) => self.target_tree()?.sync(),
+            Location::Host(path) => sync_file_system(path),
+        };
+        synced.map_err(|fault| Error::At {
             what: words(&self.target),
             fault,
         })
@@ -356,8 +383,27 @@ impl Transfer {
     }
 }
 
+/// Whether two names are one. Of a file with several names others than this one are others.
+fn is_same(from: &dyn Source, path: &Path, meta: &Meta, tree: &dyn Tree, to: &Path) -> bool {
+    let directory = |tree: &dyn Source, path: &Path| {
+        let parent = path.parent()?;
+        let parent = match parent.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => parent,
+        };
+        Some(tree.stat(parent, true).ok()?.id)
+    };
+    let is_one = |there: &Meta| {
+        there.nlink == 1
+            || there.kind == FileKind::Directory
+            || path.file_name() == to.file_name() && directory(from, path) == directory(tree, to)
+    };
+    tree.stat(to, false)
+        .is_ok_and(|there| there.id == meta.id && is_one(&there))
+}
+
 /// A place's path within its tree, and whether it must be a directory.
-pub(crate) fn parts(place: &Location) -> (&std::path::Path, bool) {
+pub(crate) fn parts(place: &Location) -> (&Path, bool) {
     match place {
         Location::Room(path) => (&path.path, path.must_be_directory),
         Location::Host(path) => (path, ends_with_slash(path.as_os_str())),

@@ -1,5 +1,6 @@
 //! `strongroom mv`: renames within a room; into, out of and between rooms it copies and then removes.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 
 use room::RenameMode;
@@ -10,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::output::Failures;
 use crate::place::{Location, live};
 use crate::progress::Bar;
+use crate::tree::Meta;
 
 use super::cp::{CopyOptions, Transfer, parts, sources_and_target, words};
 use super::rm::remove_tree;
@@ -64,8 +66,15 @@ fn rename_all(
         false => RenameMode::Replace,
     };
     let mut failures = Failures::default();
+    let mut made = HashSet::new();
     for (at, (source, to)) in sources.iter().zip(work.destinations(sources)?).enumerate() {
-        let tree = work.source_tree(at)?;
+        if made.contains(&to) {
+            let why = "another of the sources has just been moved there";
+            let error = format!("{} to {}: {why}", words(source), words(target));
+            failures.note(&Error::failed(error), global);
+            continue;
+        }
+        let tree = work.source_tree(at, source)?;
         match tree.rename(parts(source).0, &to, mode) {
             Err(fault) if keep && fault.is_exists() => {}
             Err(fault) => {
@@ -77,7 +86,9 @@ fn rename_all(
                     global,
                 );
             }
-            Ok(()) => {}
+            Ok(()) => {
+                made.insert(to);
+            }
         }
     }
     Ok(failures)
@@ -100,26 +111,18 @@ fn move_all(
     let options = CopyOptions {
         recursive: true,
         keep_existing: false,
-        durable: true,
+        moving: true,
     };
-    let (_, _, mut failures) = work.copy_all(sources, &options, global, bar, &mut |at, meta| {
-        whole.push((at, meta.clone()));
-        Ok(())
-    })?;
+    let mut after = |at, meta: &Meta, moved| whole.push((at, meta.clone(), moved));
+    let (_, _, mut failures) = work.copy_all(sources, &options, global, bar, &mut after)?;
     // The copies must be safe before the only other ones go.
     work.sync_target()?;
-    for (at, meta) in whole {
-        let tree = work.source_tree(at)?;
-        let (path, _) = parts(&sources[at]);
-        remove_tree(
-            &*tree,
-            path,
-            &meta,
-            &words(&sources[at]),
-            &mut failures,
-            global,
-            bar,
-        )?;
+    for (at, meta, moved) in whole {
+        let source = &sources[at];
+        let tree = work.source_tree(at, source)?;
+        let place = (parts(source).0, &*words(source));
+        let moved = moved.as_ref();
+        remove_tree(&*tree, place, &meta, moved, &mut failures, global, bar)?;
     }
     Ok(failures)
 }

@@ -7,11 +7,12 @@ use room::FileKind;
 
 use crate::access::{self, OpenArgs};
 use crate::args::Global;
+use crate::copy::Moved;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::room_paths;
 use crate::progress::Bar;
-use crate::tree::{Meta, Tree};
+use crate::tree::{Fault, Meta, Tree};
 use crate::walk::{Step, walk};
 
 /// Remove files from a room
@@ -51,15 +52,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             )),
             Ok(meta) => {
                 bar.expect(bar.survey(tree, &path.path, &meta).files);
-                remove_tree(
-                    tree,
-                    &path.path,
-                    &meta,
-                    &path.words(),
-                    failures,
-                    global,
-                    &bar,
-                )
+                let place = (&*path.path, &*path.words());
+                remove_tree(tree, place, &meta, None, failures, global, &bar)
             }
         },
     );
@@ -67,12 +61,12 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     done
 }
 
-/// Removes a file, or a directory with everything in it. `words`: how the user named it.
+/// Removes a file, or a directory with everything in it. `words`: how the user named it. `only`: nothing but what was moved, as it was.
 pub(crate) fn remove_tree(
     tree: &dyn Tree,
-    path: &Path,
+    (path, words): (&Path, &str),
     meta: &Meta,
-    words: &str,
+    only: Option<&Moved>,
     failures: &mut Failures,
     global: &Global,
     bar: &Bar,
@@ -100,8 +94,12 @@ pub(crate) fn remove_tree(
                 files += 1;
                 bar.count(files, 0)?;
             }
+            let is_left = |moved: &Moved| tree.stat(at, false).map(|now| !moved.has(&now));
             let removed = match step {
                 Step::Enter => Ok(()),
+                _ if only.is_some_and(|moved| is_left(moved).unwrap_or_default()) => Err(
+                    Fault::Refused("is not what was copied, or was changed since; it stays".into()),
+                ),
                 Step::File => tree.remove_file(at),
                 Step::Leave => tree.remove_dir(at),
             };

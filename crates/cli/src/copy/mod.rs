@@ -5,10 +5,13 @@
 //!    an owner that could not be kept.
 //! 2. A file that is replaced is replaced whole: the new one is written beside it and renamed.
 //! 3. One file's failure does not stop the others; it is reported and remembered.
-//! 4. A copy that can go on after a crash ([`Existing::GoOn`]) marks what is not whole yet: see [`place`].
+//! 4. What this copy made is never replaced by another of its sources.
+//! 5. For a move ([`Moved`]): what was copied is known as it was, and what changed while it was copied is a failure.
+//! 6. A copy that can go on after a crash ([`Existing::GoOn`]) marks what is not whole yet: see [`place`].
 
 pub(crate) mod digest;
 pub(crate) mod give;
+mod moved;
 pub(crate) mod place;
 pub(crate) mod verify;
 
@@ -23,6 +26,7 @@ use crate::output::{self, Failures};
 use crate::progress::Bar;
 use crate::tree::{Fault, FileId, Meta, OpenFile, ReadFile, Source, Tree};
 use give::Kept;
+pub(crate) use moved::Moved;
 use place::{Existing, Step};
 
 /// Bytes copied at once.
@@ -36,13 +40,17 @@ pub(crate) struct Copier<'a> {
     pub(crate) from_name: String,
     /// What becomes of files that exist at the target.
     pub(crate) existing: Existing,
-    /// Make each file durable before going on: its source is about to be removed.
-    pub(crate) durable: bool,
+    /// Of a move: what is copied already, each file durably.
+    pub(crate) moved: Option<Moved>,
     pub(crate) global: &'a Global,
     pub(crate) bar: &'a Bar,
     pub(crate) failures: Failures,
     /// Files with several names that are copied already.
     pub(crate) links: HashMap<FileId, PathBuf>,
+    /// Where several sources are copied: the files that this made.
+    pub(crate) made: Option<HashSet<PathBuf>>,
+    /// Directories that this made at the target, where one of the source with the same identity is the same.
+    pub(crate) directories: Option<HashSet<FileId>>,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     /// Files that were there already, whole.
@@ -51,6 +59,8 @@ pub(crate) struct Copier<'a> {
     pub(crate) failed: HashSet<PathBuf>,
     /// What the target did not take.
     pub(crate) kept: Kept,
+    /// A piece on its way; kept for the next file.
+    pub(crate) buf: Vec<u8>,
 }
 
 impl<'a> Copier<'a> {
@@ -67,25 +77,44 @@ impl<'a> Copier<'a> {
             to,
             from_name,
             existing,
-            durable: false,
+            moved: None,
             global,
             bar,
             failures: Failures::default(),
             links: HashMap::new(),
+            made: None,
+            directories: None,
             files: 0,
             bytes: 0,
             present: 0,
             failed: HashSet::new(),
             kept: Kept::default(),
+            buf: Vec::new(),
         }
     }
 }
 
-impl Copier<'_> {
-    /// Copies one file or a directory with all that is in it to exactly `to`. Fails only when there is no going on.
+/// What is at a place.
+enum Begun<'a> {
+    Link,
+    File(Box<dyn ReadFile + 'a>, Box<dyn OpenFile + 'a>),
+    Other,
+}
+
+impl<'a> Copier<'a> {
+    /// Copies one file or a directory with all that is in it to exactly `to`, which may be a symbolic link to a directory. Fails only when there
+    /// is no going on.
     pub(crate) fn copy(&mut self, from: &Path, meta: &Meta, to: &Path) -> Result<()> {
+        self.copy_one(from, meta, to, true)
+    }
+
+    fn copy_one(&mut self, from: &Path, meta: &Meta, to: &Path, is_top: bool) -> Result<()> {
         self.bar.count(self.files, self.bytes)?;
-        if let Err(fault) = self.one(from, meta, to)? {
+        let copied = match meta.kind {
+            FileKind::Directory => self.directory(from, meta, to, is_top)?,
+            _ => self.file(from, meta, to),
+        };
+        if let Err(fault) = copied {
             let ends_all = fault.ends_all();
             let error = Error::At {
                 what: format!("{}{}", self.from_name, output::shown_path(from)),
@@ -101,52 +130,25 @@ impl Copier<'_> {
         Ok(())
     }
 
-    fn one(
-        &mut self,
-        from: &Path,
-        meta: &Meta,
-        to: &Path,
-    ) -> Result<std::result::Result<(), Fault>> {
-        if meta.kind == FileKind::Directory {
-            return self.directory(from, meta, to);
-        }
-        let copied = self.file(from, meta, to);
-        if copied.is_ok() {
-            self.files += 1;
-        }
-        Ok(copied)
-    }
-
     fn directory(
         &mut self,
         from: &Path,
         meta: &Meta,
         to: &Path,
+        is_top: bool,
     ) -> Result<std::result::Result<(), Fault>> {
-        match self.to.stat(to, true) {
-            Ok(there) if there.kind == FileKind::Directory => {}
-            Ok(_) => {
-                return Ok(Err(Fault::Refused(format!(
-                    "{} exists and is not a directory",
-                    to.display()
-                ))));
-            }
-            Err(fault) if fault.is_not_found() => {
-                // Nobody else may enter until its own mode is set, at the end.
-                if let Err(fault) = self.to.make_dir(to, 0o700) {
-                    return Ok(Err(fault));
-                }
-            }
-            Err(fault) => return Ok(Err(fault)),
-        }
-        let entries = match self.from.list(from) {
+        let begun = self.begin_directory(meta, to, is_top);
+        let entries = match begun.and_then(|()| self.from.list(from)) {
             Ok(entries) => entries,
             Err(fault) => return Ok(Err(fault)),
         };
         for (name, below) in entries {
-            self.copy(&from.join(&name), &below, &to.join(&name))?;
+            self.copy_one(&from.join(&name), &below, &to.join(&name), false)?;
         }
         self.files += 1;
+        if let Some(moved) = &mut self.moved {
+            moved.note(meta);
+        }
         Ok(give::attributes(
             self.from,
             from,
@@ -155,6 +157,37 @@ impl Copier<'_> {
             to,
             &mut self.kept,
         ))
+    }
+
+    /// Has a directory at the target.
+    fn begin_directory(
+        &mut self,
+        meta: &Meta,
+        to: &Path,
+        is_top: bool,
+    ) -> std::result::Result<(), Fault> {
+        if let Some(made) = &self.directories
+            && made.contains(&meta.id)
+        {
+            return Err(Fault::Refused("a directory cannot go into itself".into()));
+        }
+        match self.to.stat(to, is_top) {
+            Ok(there) if there.kind == FileKind::Directory => return Ok(()),
+            Ok(_) => {
+                return Err(Fault::Refused(format!(
+                    "{} exists and is not a directory",
+                    to.display()
+                )));
+            }
+            Err(fault) if fault.is_not_found() => {}
+            Err(fault) => return Err(fault),
+        }
+        // Nobody else may enter until its own mode is set, at the end.
+        self.to.make_dir(to, 0o700)?;
+        if let Some(made) = &mut self.directories {
+            made.insert(self.to.stat(to, false)?.id);
+        }
+        Ok(())
     }
 
     fn file(&mut self, from: &Path, meta: &Meta, to: &Path) -> std::result::Result<(), Fault> {
@@ -183,55 +216,71 @@ impl Copier<'_> {
             }
             (step, ..) => step,
         };
-        match step {
-            Step::Leave => return Ok(()),
+        let copied = match step {
+            Step::Leave => {
+                self.files += 1;
+                return Ok(());
+            }
             Step::Present => {
                 self.present += 1;
                 give::missing(self.from, from, meta, self.to, to, &mut self.kept)?;
+                meta.clone()
             }
             Step::Make => self.made(from, meta, to, to)?,
+            Step::Replace if self.made.as_ref().is_some_and(|made| made.contains(to)) => {
+                return Err(Fault::Refused(format!(
+                    "{} was made a moment ago from another of the sources",
+                    to.display()
+                )));
+            }
             Step::Replace => {
                 let beside = self.existing.beside(self.to, to)?;
-                self.made(from, meta, &beside, to)?;
+                self.made(from, meta, &beside, to)?
             }
+        };
+        if copied.nlink > 1 {
+            self.links.insert(copied.id, to.to_owned());
         }
-        if meta.nlink > 1 {
-            self.links.insert(meta.id, to.to_owned());
+        if let Some(made) = &mut self.made {
+            made.insert(to.to_owned());
         }
+        if let Some(moved) = &mut self.moved {
+            moved.note(&copied);
+        }
+        self.files += 1;
         Ok(())
     }
 
-    /// Makes the file at `place`, which then becomes `to`.
+    /// Makes the file at `place`, which then becomes `to`. Returns the attributes that its contents had.
     fn made(
         &mut self,
         from: &Path,
         meta: &Meta,
         place: &Path,
         to: &Path,
-    ) -> std::result::Result<(), Fault> {
-        let made = self.make(from, meta, place).and_then(|is_marked| {
-            if place != to {
-                self.to.rename(place, to, RenameMode::Replace)?;
-            }
-            if is_marked {
-                place::finish(self.to, to, meta, &self.kept)?;
-            }
-            Ok(())
-        });
+    ) -> std::result::Result<Meta, Fault> {
+        // What is there after an error of this is somebody else's.
+        let begun = self.begin(from, meta, place)?;
+        let made = self.complete(begun, from, meta, place, to);
         if made.is_err() {
-            // What is there is half a file, or nothing.
+            // Half a file.
             let _ = self.to.remove_file(place);
         }
         made
     }
 
-    /// Makes one file. True: it is whole, but for what [`place::finish`] does.
-    fn make(&mut self, from: &Path, meta: &Meta, to: &Path) -> std::result::Result<bool, Fault> {
+    fn begin(
+        &self,
+        from: &Path,
+        meta: &Meta,
+        place: &Path,
+    ) -> std::result::Result<Begun<'a>, Fault> {
+        let to = self.to;
         if meta.nlink > 1
             && let Some(first) = self.links.get(&meta.id)
         {
-            match self.to.hard_link(first, to) {
-                Ok(()) => return Ok(false),
+            match to.hard_link(first, place) {
+                Ok(()) => return Ok(Begun::Link),
                 // The first copy was replaced or removed meanwhile, or the target has no links: a copy of its own will do.
                 Err(fault) if fault.is_not_allowed() || fault.is_not_found() => {}
                 Err(fault) => return Err(fault),
@@ -240,38 +289,76 @@ impl Copier<'_> {
         match meta.kind {
             FileKind::Regular => {
                 let source = self.from.open(from)?;
-                let target = self.to.create(to)?;
-                if self.existing.goes_on() {
-                    place::mark(self.to, to)?;
-                }
-                self.contents(&*source, &*target, meta.size)?;
-                if self.durable && target.as_host().is_some() {
-                    target.sync()?;
-                }
+                return Ok(Begun::File(source, to.create(place)?));
             }
-            FileKind::Symlink => self.to.symlink(&self.from.read_link(from)?, to)?,
+            FileKind::Symlink => to.symlink(&self.from.read_link(from)?, place)?,
             FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
-                self.to
-                    .make_node(to, meta.kind, meta.mode & 0o777, meta.rdev)?;
+                to.make_node(place, meta.kind, meta.mode & 0o777, meta.rdev)?;
             }
             FileKind::Directory => {
                 return Err(Fault::Refused("is a directory; copy it with -r".into()));
             }
         }
-        if meta.kind == FileKind::Regular && self.existing.goes_on() {
-            give::owner_and_xattrs(self.from, from, meta, self.to, to, &mut self.kept)?;
-            return Ok(true);
-        }
-        give::attributes(self.from, from, meta, self.to, to, &mut self.kept)?;
-        Ok(false)
+        Ok(Begun::Other)
     }
 
-    /// Copies the ranges that hold data; what is between stays a hole.
+    /// Gives what was begun its contents, its attributes and its name. Returns the attributes that its contents had.
+    fn complete(
+        &mut self,
+        begun: Begun<'a>,
+        from: &Path,
+        meta: &Meta,
+        place: &Path,
+        to: &Path,
+    ) -> std::result::Result<Meta, Fault> {
+        let goes_on = self.existing.goes_on();
+        let mut copied = meta.clone();
+        let mut is_marked = false;
+        match begun {
+            Begun::Link => {}
+            Begun::File(source, target) => {
+                // Those of the listing may be of another file, or of an earlier one.
+                copied = source.meta()?;
+                if goes_on {
+                    place::mark(self.to, place)?;
+                }
+                self.contents(&*source, &*target, copied.size)?;
+                if self.moved.is_some() {
+                    if !moved::is_unchanged(&copied, &source.meta()?) {
+                        return Err(Fault::Refused("was changed while it was copied".into()));
+                    }
+                    if target.as_host().is_some() {
+                        target.sync()?;
+                    }
+                }
+                is_marked = goes_on;
+                if goes_on {
+                    let kept = &mut self.kept;
+                    give::owner_and_xattrs(self.from, from, &copied, self.to, place, kept)?;
+                } else {
+                    let kept = &mut self.kept;
+                    give::attributes(self.from, from, &copied, self.to, place, kept)?;
+                }
+            }
+            Begun::Other => {
+                give::attributes(self.from, from, meta, self.to, place, &mut self.kept)?;
+            }
+        }
+        if place != to {
+            self.to.rename(place, to, RenameMode::Replace)?;
+        }
+        if is_marked {
+            place::finish(self.to, to, &copied, &self.kept)?;
+        }
+        Ok(copied)
+    }
+
+    /// Copies the ranges that hold data; what is between stays a hole. What is appended meanwhile is copied too.
     fn contents(
         &mut self,
         from: &dyn ReadFile,
         to: &dyn OpenFile,
-        size: u64,
+        mut size: u64,
     ) -> std::result::Result<(), Fault> {
         if let (Some((room, snapshot, from)), Some((other, to))) = (from.as_past(), to.as_inode())
             && std::ptr::eq(room, other)
@@ -281,10 +368,11 @@ impl Copier<'_> {
                 .copy_from_snapshot(snapshot, from, to)
                 .map_err(Fault::Room);
         }
-        let mut buf = Vec::new();
         let mut at = 0;
         while at < size {
             let Some((start, end)) = from.next_data(at)? else {
+                // A hole to the end, or cut short meanwhile.
+                size = from.meta()?.size.min(size);
                 break;
             };
             let end = end.min(size);
@@ -292,27 +380,49 @@ impl Copier<'_> {
             while at < end {
                 let len = (end - at).min(64 << 20);
                 let shared = self.share(from, to, at, len)?;
-                if shared > 0 {
-                    at += shared;
-                    self.bytes += shared;
-                } else {
-                    buf.resize(PIECE, 0);
-                    let want = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
-                    let got = from.read_at(&mut buf[..want], at)?;
-                    if got == 0 {
-                        // Shorter than it was a moment ago: the source is being written to.
-                        return to.set_len(at);
-                    }
-                    to.write_at(&buf[..got], at)?;
-                    at += got as u64;
-                    self.bytes += got as u64;
+                let copied = match shared {
+                    0 => self.piece(from, to, at, end - at)?,
+                    shared => shared,
+                };
+                if copied == 0 {
+                    // Shorter than it was a moment ago: the source is being written to.
+                    return to.set_len(at);
                 }
-                if self.bar.count(self.files, self.bytes).is_err() {
-                    return Err(Fault::Refused("stopped".into()));
-                }
+                at += copied;
+                self.count(copied)?;
             }
         }
-        to.set_len(size)
+        // The size that some files have, as those of /proc, says nothing.
+        at = size;
+        loop {
+            match self.piece(from, to, at, PIECE as u64)? {
+                0 => return to.set_len(at),
+                copied => at += copied,
+            }
+            self.count(at - size)?;
+            size = at;
+        }
+    }
+
+    fn count(&mut self, copied: u64) -> std::result::Result<(), Fault> {
+        self.bytes += copied;
+        let counted = self.bar.count(self.files, self.bytes);
+        counted.map_err(|_| Fault::Refused("stopped".into()))
+    }
+
+    /// Copies up to `len` bytes. 0: there is nothing any more.
+    fn piece(
+        &mut self,
+        from: &dyn ReadFile,
+        to: &dyn OpenFile,
+        at: u64,
+        len: u64,
+    ) -> std::result::Result<u64, Fault> {
+        self.buf.resize(PIECE, 0);
+        let len = usize::try_from(len).unwrap_or(PIECE).min(PIECE);
+        let got = from.read_at(&mut self.buf[..len], at)?;
+        to.write_at(&self.buf[..got], at)?;
+        Ok(got as u64)
     }
 
     /// Copies without moving bytes through this process, where both files are of one kind. 0: it cannot be done so.
@@ -342,5 +452,132 @@ impl Copier<'_> {
             .unwrap_or(0) as u64);
         }
         Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs;
+
+    use super::*;
+    use crate::commands::rm::remove_tree;
+    use crate::tree::{self, HostTree};
+
+    /// A tree whose files are changed while they are read.
+    struct Changing<'c> {
+        tree: HostTree,
+        change: &'c dyn Fn(),
+    }
+
+    struct ChangingFile<'c> {
+        file: Box<dyn ReadFile + 'c>,
+        change: &'c dyn Fn(),
+    }
+
+    impl Source for Changing<'_> {
+        fn stat(&self, path: &Path, follow: bool) -> tree::Result<Meta> {
+            self.tree.stat(path, follow)
+        }
+        fn list(&self, path: &Path) -> tree::Result<Vec<(OsString, Meta)>> {
+            self.tree.list(path)
+        }
+        fn read_link(&self, path: &Path) -> tree::Result<OsString> {
+            self.tree.read_link(path)
+        }
+        fn open<'a>(&'a self, path: &Path) -> tree::Result<Box<dyn ReadFile + 'a>> {
+            Ok(Box::new(ChangingFile {
+                file: self.tree.open(path)?,
+                change: self.change,
+            }))
+        }
+        fn xattrs(&self, path: &Path) -> tree::Result<Vec<(OsString, Vec<u8>)>> {
+            self.tree.xattrs(path)
+        }
+    }
+
+    impl ReadFile for ChangingFile<'_> {
+        fn meta(&self) -> tree::Result<Meta> {
+            self.file.meta()
+        }
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> tree::Result<usize> {
+            let read = self.file.read_at(buf, offset);
+            (self.change)();
+            read
+        }
+        fn next_data(&self, offset: u64) -> tree::Result<Option<(u64, u64)>> {
+            self.file.next_data(offset)
+        }
+    }
+
+    /// Moves `from` to `to`, or copies it only, while `change` changes it. Whether all of it was copied, and what was not removed.
+    fn moved(from: &Path, to: &Path, moves: bool, change: &dyn Fn()) -> (bool, Failures) {
+        let global = Global {
+            json: false,
+            verbose: 0,
+            quiet: true,
+            confinement: Default::default(),
+        };
+        let bar = Bar::counting("moving", &global);
+        let source = Changing {
+            tree: HostTree::with_top(from),
+            change,
+        };
+        let target = HostTree::with_top(to);
+        let mut copier = Copier {
+            moved: moves.then(Moved::default),
+            ..Copier::new(
+                (&source, String::new()),
+                &target,
+                Existing::Replace,
+                &global,
+                &bar,
+            )
+        };
+        let meta = source.stat(from, true).unwrap();
+        copier.copy(from, &meta, to).unwrap();
+        let is_whole = !copier.failures.any();
+        let mut left = Failures::default();
+        if moves && is_whole {
+            let only = copier.moved.as_ref();
+            let place = (from, "from");
+            remove_tree(&source.tree, place, &meta, only, &mut left, &global, &bar).unwrap();
+        }
+        (is_whole, left)
+    }
+
+    #[test]
+    fn what_is_changed_while_it_is_moved_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir_all(from.join("sub")).unwrap();
+        fs::create_dir(&to).unwrap();
+        fs::write(from.join("a"), "before").unwrap();
+        let append = || fs::write(from.join("a"), "before and after").unwrap();
+        let (is_whole, _) = moved(&from, &to, true, &append);
+        assert!(!is_whole);
+        assert!(!to.join("a").exists());
+
+        // A copy has what was appended meanwhile, and is none the worse for it.
+        fs::write(from.join("a"), "before").unwrap();
+        let (is_whole, _) = moved(&from, &to, false, &append);
+        assert!(is_whole);
+        assert_eq!(
+            fs::read_to_string(to.join("a")).unwrap(),
+            "before and after"
+        );
+
+        // What came after its directory was listed stays.
+        let new = from.join("new");
+        let add = || {
+            if !new.exists() {
+                fs::write(&new, "never copied").unwrap();
+            }
+        };
+        let (is_whole, left) = moved(&from, &to, true, &add);
+        assert!(is_whole && left.any());
+        assert_eq!(fs::read_to_string(&new).unwrap(), "never copied");
+        assert_eq!(fs::read_dir(&from).unwrap().count(), 1);
+        assert!(to.join("sub").is_dir());
     }
 }

@@ -95,7 +95,7 @@ impl Source for ContainerTree {
 
     fn open<'a>(&'a self, path: &Path) -> Result<Box<dyn ReadFile + 'a>> {
         Ok(Box::new(ContainerFile {
-            container: &self.container,
+            tree: self,
             entry: self.entry(path)?,
         }))
     }
@@ -106,19 +106,25 @@ impl Source for ContainerTree {
 }
 
 struct ContainerFile<'c> {
-    container: &'c Container,
+    tree: &'c ContainerTree,
     entry: &'c Entry,
 }
 
 impl ReadFile for ContainerFile<'_> {
+    fn meta(&self) -> Result<Meta> {
+        Ok(self.tree.meta(self.entry))
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.container
+        let container = &self.tree.container;
+        container
             .read_at(self.entry, buf, offset)
             .map_err(Fault::Imported)
     }
 
     fn next_data(&self, offset: u64) -> Result<Option<(u64, u64)>> {
-        self.container
+        let container = &self.tree.container;
+        container
             .next_data(self.entry, offset)
             .map_err(Fault::Imported)
     }

@@ -27,12 +27,20 @@ use super::{Attrs, Fault, FileId, Meta, OpenFile, ReadFile, Result, Source, Tree
 pub(crate) struct HostTree {
     /// The mountpoint of a mounted room; `None`: paths are the host's own.
     root: Option<OwnedFd>,
+    /// A directory of the host that was named. Below it no symbolic link is followed: others may put them there while the tree is walked.
+    top: Option<(PathBuf, OwnedFd)>,
 }
 
 impl HostTree {
-    /// The host's whole tree, paths as the user types them.
-    pub(crate) fn whole() -> Self {
-        Self { root: None }
+    /// The host's whole tree, paths as the user types them; of these `top` is going to be walked, or filled.
+    pub(crate) fn with_top(top: &Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Where it is no directory there is nothing below it.
+        let opened = fs::open(top, flags, Mode::empty()).ok();
+        Self {
+            root: None,
+            top: opened.map(|fd| (top.to_owned(), fd)),
+        }
     }
 
     /// A mounted room.
@@ -43,13 +51,16 @@ impl HostTree {
         if fs::fstat(&root)?.st_dev != mount.device {
             return Err(io::Error::other("another file system is there"));
         }
-        Ok(Self { root: Some(root) })
+        Ok(Self {
+            root: Some(root),
+            top: None,
+        })
     }
 
     /// The snapshot of a mounted room, below the directory `snapshots` of its mount. `NotFound` where there is none;
     /// `AlreadyExists` where a file of the room itself has that directory's name.
     pub(crate) fn of_snapshot(mount: &Mount, snapshots: &Path, name: &str) -> io::Result<Self> {
-        let HostTree { root } = Self::mounted(mount)?;
+        let HostTree { root, .. } = Self::mounted(mount)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let open =
@@ -63,6 +74,7 @@ impl HostTree {
         });
         Ok(Self {
             root: root.transpose()?,
+            top: None,
         })
     }
 
@@ -80,11 +92,23 @@ impl HostTree {
 
     fn open_fd(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC;
-        match &self.root {
-            None => fs::openat(CWD, path, flags, Mode::empty()),
+        let below = |(top, fd): &'_ (PathBuf, OwnedFd)| {
+            let below = path.strip_prefix(top).ok()?;
+            let path = match below.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => below,
+            };
+            let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            Some(fs::openat2(fd, path, flags, Mode::empty(), within))
+        };
+        let opened = match &self.root {
+            None => match self.top.as_ref().and_then(below) {
+                Some(opened) => opened,
+                None => fs::openat(CWD, path, flags, Mode::empty()),
+            },
             Some(root) => fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT),
-        }
-        .map_err(|e| self.fault(e))
+        };
+        opened.map_err(|e| self.fault(e))
     }
 
     /// Opens without the reading counting as an access, where the file is this user's own.
@@ -346,16 +370,15 @@ impl Tree for HostTree {
             fs::chownat(&dir, &name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(|e| self.fault(e))?;
         }
-        if let Some(mode) = attrs.mode
-            && stat_fd(dir.as_fd(), &name).map_err(|e| self.fault(e))?.kind != FileKind::Symlink
-        {
-            fs::chmodat(
-                &dir,
-                &name,
-                Mode::from_raw_mode(mode.into()),
-                AtFlags::empty(),
-            )
-            .map_err(|e| self.fault(e))?;
+        if let Some(mode) = attrs.mode {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = fs::openat(&dir, &name, flags, Mode::empty()).map_err(|e| self.fault(e))?;
+            let meta = stat_fd(file.as_fd(), OsStr::new("")).map_err(|e| self.fault(e))?;
+            if meta.kind != FileKind::Symlink {
+                // The file that was opened, whatever has its name by now.
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                fs::chmod(path, Mode::from_raw_mode(mode.into())).map_err(|e| self.fault(e))?;
+            }
         }
         if let Some((atime, mtime)) = attrs.times {
             let time = |t: Timestamp| Timespec {
@@ -393,7 +416,7 @@ impl Tree for HostTree {
 
     fn sync(&self) -> Result<()> {
         match &self.root {
-            // The host's own file systems are committed as usual; `cp` makes each file durable where it is asked to.
+            // The host's own file systems are committed as usual; `mv` has its files and `sync_file_system`.
             None => Ok(()),
             Some(root) => {
                 let dir = fs::openat(
@@ -409,6 +432,24 @@ impl Tree for HostTree {
             }
         }
     }
+}
+
+/// Makes durable what was written to the file system of a directory, or of a file: the kernel passes only the second
+/// call to FUSE.
+pub(crate) fn sync_file_system(path: &Path) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = match path.is_dir() {
+        true => path,
+        false => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        },
+    };
+    let synced = fs::open(directory, flags, Mode::empty()).and_then(|directory| {
+        fs::syncfs(&directory)?;
+        fs::fsync(&directory)
+    });
+    synced.map_err(|e| Fault::Host(e.into()))
 }
 
 /// Calls with a buffer that grows until the answer fits.
@@ -433,6 +474,10 @@ struct HostFile<'t> {
 }
 
 impl ReadFile for HostFile<'_> {
+    fn meta(&self) -> Result<Meta> {
+        stat_fd(self.file.as_fd(), OsStr::new("")).map_err(|e| self.tree.fault(e))
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let mut done = 0;
         while done < buf.len() {
@@ -485,5 +530,53 @@ impl OpenFile for HostFile<'_> {
 
     fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(|e| self.tree.io_fault(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn below_a_top_no_symbolic_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (top, outside) = (dir.path().join("top"), dir.path().join("outside"));
+        for dir in [&top, &outside] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::fs::write(outside.join("secret"), "of others").unwrap();
+        // The user's own way to the top may be one.
+        let named = dir.path().join("link");
+        symlink(&top, &named).unwrap();
+        std::fs::create_dir(top.join("sub")).unwrap();
+        std::fs::write(top.join("sub/f"), "mine").unwrap();
+        let tree = HostTree::with_top(&named);
+        assert_eq!(tree.list(&named.join("sub")).unwrap().len(), 1);
+
+        // Somebody puts them there while the tree is walked.
+        std::fs::rename(top.join("sub"), top.join("away")).unwrap();
+        symlink(&outside, top.join("sub")).unwrap();
+        symlink(outside.join("secret"), top.join("f")).unwrap();
+        let sub = named.join("sub");
+        assert!(tree.list(&sub).is_err());
+        assert!(tree.open(&sub.join("secret")).is_err());
+        assert!(tree.remove_file(&sub.join("secret")).is_err());
+        assert!(tree.create(&sub.join("new")).is_err());
+        assert!(tree.open(&named.join("f")).is_err());
+        let mode = Attrs {
+            mode: Some(0o777),
+            ..Attrs::default()
+        };
+        tree.set_attrs(&named.join("f"), &mode).unwrap();
+        let secret = std::fs::metadata(outside.join("secret")).unwrap();
+        assert_ne!(secret.permissions().mode() & 0o777, 0o777);
+
+        // Nor is the top another one by then.
+        std::fs::remove_file(&named).unwrap();
+        symlink(&outside, &named).unwrap();
+        assert!(tree.open(&named.join("secret")).is_err());
+        assert_eq!(tree.list(&named.join("away")).unwrap().len(), 1);
     }
 }

@@ -288,6 +288,10 @@ struct RoomFile<'r> {
 }
 
 impl ReadFile for RoomFile<'_> {
+    fn meta(&self) -> Result<Meta> {
+        stat(self.room, self.no)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.room.read(self.no, offset, buf).map_err(Fault::Room)
     }

@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 pub(crate) use container::ContainerTree;
-pub(crate) use host::HostTree;
+pub(crate) use host::{HostTree, sync_file_system};
 pub(crate) use in_room::RoomTree;
 pub(crate) use past::PastTree;
 use room::{FileFlags, FileKind, InodeNo, RenameMode, Room, Timestamp};
@@ -61,6 +61,8 @@ pub(crate) struct Attrs {
 
 /// A regular file, open for reading.
 pub(crate) trait ReadFile {
+    /// Attributes as they are now.
+    fn meta(&self) -> Result<Meta>;
     /// Reads at an offset; fewer bytes only at the file's end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
     /// The next range of stored data at or after an offset: first byte and end. `None`: only holes follow.

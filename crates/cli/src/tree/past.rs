@@ -68,6 +68,10 @@ struct PastFile<'t> {
 }
 
 impl ReadFile for PastFile<'_> {
+    fn meta(&self) -> Result<Meta> {
+        stat(&*self.tree.files, self.no)
+    }
+
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let files = &self.tree.files;
         files.read(self.no, offset, buf).map_err(Fault::Room)

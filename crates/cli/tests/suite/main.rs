@@ -16,6 +16,7 @@ mod examples;
 mod hints;
 mod import;
 mod mounted;
+mod moves;
 mod places;
 mod plugins;
 mod progress;

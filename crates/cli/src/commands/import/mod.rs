@@ -134,15 +134,15 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
         None => {
             confine(&args, &to, vec![source.clone()], false, global)?;
-            let whole = HostTree::whole();
-            from_tree(&args, &whole, (&source, true), &to, global, &|| Ok(()))
+            let tree = HostTree::with_top(&source);
+            from_tree(&args, &tree, (&source, true), &to, global, &|| Ok(()))
         }
         Some(peer) => {
             let mounted =
                 peers::Mounted::mount(peer, &source, args.source_passphrase_file.as_deref())?;
             let done = from_tree(
                 &args,
-                &HostTree::whole(),
+                &HostTree::with_top(mounted.path()),
                 (mounted.path(), true),
                 &to,
                 global,

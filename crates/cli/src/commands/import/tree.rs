@@ -78,18 +78,12 @@ fn refuse_itself(access: &Access, from: &Path) -> Result<()> {
     let Ok(from) = from.canonicalize() else {
         return Ok(());
     };
-    let inside = |dir: &Path| dir.canonicalize().is_ok_and(|dir| dir.starts_with(&from));
-    let mounted_in = |dir: &Path| dir.canonicalize().is_ok_and(|dir| from.starts_with(dir));
-    let refused = match access {
-        Access::Library { dir, .. } => from.is_dir() && (inside(dir) || mounted_in(dir)),
-        Access::Mounted(client) => {
-            from.is_dir()
-                && (inside(&client.room)
-                    || inside(&client.mountpoint)
-                    || mounted_in(&client.mountpoint))
-        }
+    let is_in = |dir: &Path| dir.canonicalize().is_ok_and(|dir| from.starts_with(dir));
+    let is_part = match access {
+        Access::Library { dir, .. } => is_in(dir),
+        Access::Mounted(client) => is_in(&client.mountpoint),
     };
-    if refused {
+    if access.is_within(&from) || from.is_dir() && is_part {
         return Err(Error::usage(format!(
             "{}: holds the room itself, or is in it; import what is beside it",
             from.display()

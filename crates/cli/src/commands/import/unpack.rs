@@ -24,7 +24,7 @@ use crate::copy::place::{self, Existing, Step};
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::progress::Bar;
-use crate::tree::{Fault, Meta, Tree, make_above};
+use crate::tree::{Fault, Meta, OpenFile, Tree, make_above};
 
 /// Bytes read and written at once.
 const PIECE: usize = 1 << 20;
@@ -246,7 +246,9 @@ impl<'a> Unpack<'a> {
             Step::Replace => self.existing.beside(self.to, path)?,
             _ => path.to_owned(),
         };
-        let made = self.make_file(&place, path, record, size, reader);
+        // What is there after an error of this is somebody else's.
+        let file = self.to.create(&place)?;
+        let made = self.make_file(&*file, &place, path, record, size, reader);
         if made.is_err() {
             let _ = self.to.remove_file(&place);
         }
@@ -255,6 +257,7 @@ impl<'a> Unpack<'a> {
 
     fn make_file(
         &mut self,
+        file: &dyn OpenFile,
         place: &Path,
         path: &Path,
         record: &Record,
@@ -262,11 +265,9 @@ impl<'a> Unpack<'a> {
         reader: &mut Reader<impl Read>,
     ) -> Tried<Digest> {
         let to = self.to;
-        let file = to.create(place)?;
         place::mark(to, place)?;
-        let digest = self.contents(Some(&*file), size, reader)?;
+        let digest = self.contents(Some(file), size, reader)?;
         file.set_len(size)?;
-        drop(file);
         give::owner(&record.meta, to, place, &mut self.done.kept)?;
         self.xattrs(place, record)?;
         if place != path {

@@ -476,7 +476,8 @@ impl Restore<'_> {
         };
         let words = format!("{}:{}", self.to.tree_words(), output::shown_path(path));
         let bar = Bar::of_files("removing what was replaced", self.global);
-        let removed = remove_tree(self.tree, path, &meta, &words, failures, self.global, &bar);
+        let place = (path, &*words);
+        let removed = remove_tree(self.tree, place, &meta, None, failures, self.global, &bar);
         bar.end();
         removed
     }
