@@ -26,6 +26,8 @@ pub enum Check {
     Boot,
     /// The disk refuses requests for neither the present epoch nor the one before (reason 3).
     Epoch,
+    /// The disk refuses changes of the metadata server for another sequence than its own (reason 18).
+    Sequence,
     /// The disk refuses groups that are not valid (reason 5).
     Group,
     /// The disk refuses revoked capabilities (reason 6).
@@ -67,6 +69,7 @@ impl Check {
             Self::ReplayFilter,
             Self::Boot,
             Self::Epoch,
+            Self::Sequence,
             Self::Group,
             Self::Revocation,
             Self::Expiry,

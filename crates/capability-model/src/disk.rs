@@ -21,6 +21,8 @@ pub(crate) struct Disk {
     pub(crate) epoch: u8,
     /// Nonces of the present epoch and of the one before, a bit each.
     seen: [u64; 2],
+    /// How often groups were set in this boot.
+    pub(crate) sequence: u8,
     group: Option<u8>,
     /// Revoked grants, a bit each.
     revoked: u8,
@@ -34,6 +36,8 @@ pub(crate) struct Disk {
     pub(crate) set_back: u8,
     // Ghost: nonces that acted.
     acted: u64,
+    /// The nonce of the last change; honest ones rise.
+    changed: Option<u8>,
 }
 
 impl Disk {
@@ -42,6 +46,7 @@ impl Disk {
             boot: 0,
             epoch: 0,
             seen: [0; 2],
+            sequence: 0,
             group: Some(0),
             revoked: 0,
             blocks: [0; 2],
@@ -50,6 +55,7 @@ impl Disk {
             draining: None,
             set_back: 0,
             acted: 0,
+            changed: None,
         }
     }
 
@@ -58,6 +64,7 @@ impl Disk {
         self.boot += 1;
         self.epoch = 0;
         self.seen = [0; 2];
+        self.sequence = 0;
         self.group = None;
         self.revoked = 0;
         self.passed.clear();
@@ -124,7 +131,13 @@ impl Disk {
             && (request.signed_in.0 != self.boot || self.epoch > request.signed_in.1 + 1);
         match request.order {
             Order::SetGroup(group) => {
+                if of.has(Check::Sequence) && request.sequence != self.sequence {
+                    return Some(self.reply(&request, Outcome::OutOfSequence(self.sequence)));
+                }
+                self.sequence += 1;
                 broken.managed |= request.author != Who::Server;
+                broken.overtaken |= self.changed > Some(request.nonce);
+                self.changed = Some(request.nonce);
                 if self.group != Some(group) {
                     self.group = Some(group);
                     self.revoked = 0;

@@ -8,6 +8,7 @@ pub(crate) struct Broken {
     pub(crate) late: bool,
     pub(crate) after_revocation: bool,
     pub(crate) managed: bool,
+    pub(crate) overtaken: bool,
     pub(crate) misread: bool,
     pub(crate) seen: bool,
     pub(crate) learnt: bool,

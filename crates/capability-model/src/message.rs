@@ -85,6 +85,8 @@ pub(crate) struct Request {
     pub(crate) capability: Option<Capability>,
     pub(crate) boot: u8,
     pub(crate) epoch: u8,
+    /// The disk's, of what sets groups; 0 of all else.
+    pub(crate) sequence: u8,
     pub(crate) nonce: u8,
     pub(crate) order: Order,
     pub(crate) payload: u8,
@@ -103,6 +105,7 @@ pub(crate) enum Outcome {
     Value(u8),
     StaleBoot,
     StaleEpoch,
+    OutOfSequence(u8),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

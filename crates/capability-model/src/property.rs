@@ -27,6 +27,10 @@ pub(crate) fn properties() -> Vec<Property<Protocol>> {
             |_, w: &World| !w.broken.managed,
         ),
         Property::always(
+            "the metadata server's changes act in the order in which they were signed",
+            |_, w: &World| !w.broken.overtaken,
+        ),
+        Property::always(
             "a reader gets what the disk had while it read",
             |_, w: &World| !w.broken.misread,
         ),

@@ -8,6 +8,7 @@ use crate::protocol::Protocol;
 pub(crate) struct Server {
     pub(crate) boot: u8,
     pub(crate) epoch: u8,
+    pub(crate) sequence: u8,
     pub(crate) group: u8,
     /// Whether the disk still has to be given the group.
     pub(crate) sets_group: bool,
@@ -26,6 +27,7 @@ impl Server {
         Self {
             boot: 0,
             epoch: 0,
+            sequence: 0,
             group: 0,
             sets_group: false,
             waits: None,
@@ -49,6 +51,7 @@ impl Server {
         match (reply.outcome, order) {
             (Outcome::StaleBoot, _) => {
                 (self.boot, self.epoch) = (reply.boot, reply.epoch);
+                self.sequence = 0;
                 if of.has(Check::FreshGroup) {
                     self.group += 1;
                 }
@@ -57,7 +60,9 @@ impl Server {
                 self.returns();
             }
             (Outcome::StaleEpoch, _) => self.epoch = reply.epoch,
+            (Outcome::OutOfSequence(sequence), _) => self.sequence = sequence,
             (Outcome::Done, Order::SetGroup(group)) => {
+                self.sequence += 1;
                 self.sets_group = false;
                 let held = !self.returned & !self.revokes.map_or(0, |grant| 1 << grant);
                 self.issued.resize(usize::from(group) + 1, 0);

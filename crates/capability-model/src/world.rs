@@ -76,6 +76,10 @@ impl World {
             capability,
             boot,
             epoch,
+            sequence: match order {
+                Order::SetGroup(_) => self.server.sequence,
+                _ => 0,
+            },
             nonce: self.spent.requests + self.spent.orders,
             order,
             payload: match order {
@@ -121,6 +125,7 @@ impl World {
                 capability,
                 boot: self.disk.boot,
                 epoch: self.disk.epoch,
+                sequence: self.disk.sequence,
                 nonce: EVES_NONCES + self.spent.forgeries,
                 order,
                 payload: EVES_VALUE,
@@ -189,6 +194,7 @@ impl World {
                 self.reached.read = true;
                 self.broken.misread |= !waits.values.contains(&value);
             }
+            Outcome::OutOfSequence(_) => (),
             Outcome::Done => self.reached.write_after_restart |= self.disk.boot > 0,
         }
     }

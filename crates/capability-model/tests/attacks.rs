@@ -10,6 +10,7 @@ const REPEATED: &str = "a request acts at most once";
 const LATE: &str = "a request acts only in the epoch in which it was signed, or in the next";
 const REVOKED: &str = "nothing acts after its revocation has returned";
 const MANAGED: &str = "only the metadata server manages the disk";
+const ORDER: &str = "the metadata server's changes act in the order in which they were signed";
 const MISREAD: &str = "a reader gets what the disk had while it read";
 const SEEN: &str = "nobody sees which blocks are used";
 const LEARNT: &str = "Eve learns no secret of Alice's";
@@ -45,6 +46,11 @@ fn attacks(setup: Setup) -> Vec<(Check, &'static str, Bounds)> {
         restarts: 1,
         ..NONE
     };
+    let repeated = Bounds {
+        orders: 3,
+        restarts: 1,
+        ..NONE
+    };
     let both = [
         (Check::RequestMac, FORGED, forgery),
         (Check::Coverage, FORGED, forgery),
@@ -56,6 +62,7 @@ fn attacks(setup: Setup) -> Vec<(Check, &'static str, Bounds)> {
         (Check::Drain, REVOKED, revocation),
         (Check::Group, REVOKED, restart),
         (Check::FreshGroup, REVOKED, restart),
+        (Check::Sequence, ORDER, repeated),
         (Check::Expiry, REVOKED, expiry),
         (Check::SteadyClock, REVOKED, expiry),
         (Check::ExpiryMargin, REVOKED, expiry),
@@ -187,14 +194,19 @@ fn with_every_rule_nothing_is_found() {
             requests: 3,
             ..NONE
         };
-        for bounds in [most, reads] {
+        let changes = Bounds {
+            orders: 4,
+            restarts: 1,
+            ..NONE
+        };
+        for bounds in [most, reads, changes] {
             let checker = Protocol::new(setup, bounds).checker().spawn_bfs().join();
             println!(
                 "{setup:?}, {bounds:?}: {} states",
                 checker.unique_state_count()
             );
             for property in [
-                FORGED, REPEATED, LATE, REVOKED, MANAGED, MISREAD, SEEN, LEARNT,
+                FORGED, REPEATED, LATE, REVOKED, MANAGED, ORDER, MISREAD, SEEN, LEARNT,
             ] {
                 checker.assert_no_discovery(property);
             }

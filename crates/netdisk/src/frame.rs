@@ -30,7 +30,7 @@ pub(crate) const REVOKED_MAX: usize = 131_072;
 
 const REQUEST_MAGIC: [u8; 4] = *b"SNDq";
 const REPLY_MAGIC: [u8; 4] = *b"SNDr";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const SIGNED: u8 = 1;
 
 /// What is asked for.
@@ -87,6 +87,11 @@ impl Op {
         self as u8 >= 16
     }
 
+    /// Whether it sets groups or frees space: each is for one sequence of the disk, so that none acts after a later one.
+    pub(crate) fn changes(self) -> bool {
+        matches!(self, Op::SetGroups | Op::Discard)
+    }
+
     fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|op| *op as u8 == code)
     }
@@ -102,8 +107,9 @@ pub(crate) struct RequestHead {
     pub(crate) boot: [u8; 16],
     pub(crate) epoch: u64,
     pub(crate) nonce: [u8; NONCE_LEN],
-    /// The first block; of what sets groups and discards, the [`Writer`](crate::Writer) that asks.
+    /// The first block; of what is for one [sequence](Op::changes) of the disk, the [`Writer`](crate::Writer) that asks.
     pub(crate) start: u64,
+    /// The number of blocks; of what is for one sequence, that one.
     pub(crate) blocks: u32,
     pub(crate) payload_len: u32,
 }
@@ -168,15 +174,13 @@ impl RequestHead {
                 Op::Read => some_blocks && payload == 0,
                 Op::Write | Op::WriteDurable => some_blocks && payload == blocks * BLOCK_LEN,
                 Op::Flush | Op::Status => no_range && payload == 0,
-                Op::SetGroups => {
-                    blocks == 0 && payload.is_multiple_of(8) && payload <= GROUPS_MAX * 8
-                }
+                Op::SetGroups => payload.is_multiple_of(8) && payload <= GROUPS_MAX * 8,
                 Op::Revoke => {
                     no_range
                         && payload.is_multiple_of(4)
                         && (12..=8 + 4 * REVOKED_MAX).contains(&payload)
                 }
-                Op::Discard => blocks == 0 && payload.is_multiple_of(16) && payload <= PAYLOAD_MAX,
+                Op::Discard => payload.is_multiple_of(16) && payload <= PAYLOAD_MAX,
             }
     }
 
@@ -282,7 +286,9 @@ mod tests {
             request(Op::Status, 0, 0, 0),
             request(Op::SetGroups, 0, 0, 0),
             request(Op::Revoke, 0, 0, 12),
+            request(Op::SetGroups, 0, u32::MAX, 8),
             request(Op::Discard, 0, 0, 1 << 20),
+            request(Op::Discard, 0, u32::MAX, 16),
         ] {
             assert_eq!(parse(&head), Ok(head));
         }
@@ -307,6 +313,7 @@ mod tests {
             request(Op::SetGroups, 0, 0, 7),
             request(Op::SetGroups, 0, 0, 257 * 8),
             request(Op::Revoke, 0, 0, 8),
+            request(Op::Revoke, 0, 1, 12),
             request(Op::Revoke, 0, 0, 8 + 4 * 131_073),
             request(Op::Discard, 0, 0, (1 << 20) + 16),
         ] {

@@ -7,14 +7,16 @@
 //! 3. At first no group is valid.
 //! 4. Of several metadata servers the latest counts: groups are set, and space is freed, by no [`Writer`] before it. Where a later one
 //!    sets groups, nothing of an earlier one is running when that returns.
-//! 5. Memory: 64 KiB of bits for a group in which something was revoked, [`GROUPS_MAX`] groups at most; an entry for each
+//! 5. Groups are set, and space is freed, by a request only that names how often that was done before it, and space by one at a time. So
+//!    nothing that somebody held back, or that was repeated meanwhile, acts when a later change was answered.
+//! 6. Memory: 64 KiB of bits for a group in which something was revoked, [`GROUPS_MAX`] groups at most; an entry for each
 //!    request that runs.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{CAPABILITIES_PER_GROUP, CapabilityId, GroupId, Reason, Writer};
 
@@ -36,6 +38,8 @@ struct State {
     waiting: u32,
     /// The latest one that set the groups.
     writer: Writer,
+    /// How often groups were set and space was freed; begins again after 2^32, far more than two epochs allow.
+    sequence: u32,
 }
 
 impl State {
@@ -49,6 +53,14 @@ impl State {
             return Err(Reason::Revoked);
         }
         Ok(())
+    }
+
+    fn in_sequence(&self, sequence: u32) -> Result<(), Reason> {
+        if sequence == self.sequence {
+            Ok(())
+        } else {
+            Err(Reason::OutOfSequence)
+        }
     }
 }
 
@@ -80,16 +92,32 @@ impl Groups {
         }
     }
 
-    /// Begins work of the metadata server itself. `Overtaken` where a later one has set the groups, `UnknownGroup` where this one has not
-    /// set them yet.
-    pub(crate) fn enter_own(&self, writer: Writer) -> Result<Running<'_>, Reason> {
+    /// Begins work of the metadata server itself, when what it began before has ended; `Busy` where that takes longer than `timeout`.
+    /// `Overtaken` where a later one has set the groups, `UnknownGroup` where this one has not set them yet, `OutOfSequence` where the
+    /// disk's sequence is another.
+    pub(crate) fn enter_own(
+        &self,
+        writer: Writer,
+        sequence: u32,
+        timeout: Duration,
+    ) -> Result<Running<'_>, Reason> {
+        let allowed = |state: &State| match writer.cmp(&state.writer) {
+            Ordering::Less => Err(Reason::Overtaken),
+            Ordering::Greater => Err(Reason::UnknownGroup),
+            Ordering::Equal => state.in_sequence(sequence),
+        };
         let mut state = self.state.lock();
-        match writer.cmp(&state.writer) {
-            Ordering::Less => return Err(Reason::Overtaken),
-            Ordering::Greater => return Err(Reason::UnknownGroup),
-            Ordering::Equal => {}
-        }
+        self.drain(&mut state, timeout, |state| {
+            allowed(state).is_err() || !state.running.contains_key(&OWN_WORK)
+        })?;
+        allowed(&state)?;
+        state.sequence = state.sequence.wrapping_add(1);
         Ok(self.begin(&mut state, OWN_WORK))
+    }
+
+    /// How often groups were set and space was freed.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.state.lock().sequence
     }
 
     /// The valid groups, in order.
@@ -100,10 +128,12 @@ impl Groups {
     }
 
     /// From now on exactly these are valid. Waits until nothing of the others is running; `Busy` where that takes longer than
-    /// `timeout`: they are invalid all the same. `Overtaken`, and no change, where a later writer set them before.
+    /// `timeout`: they are invalid all the same. `Overtaken`, and no change, where a later writer set them before; `OutOfSequence`
+    /// likewise where the disk's sequence is another.
     pub(crate) fn set(
         &self,
         writer: Writer,
+        sequence: u32,
         valid: &[GroupId],
         timeout: Duration,
     ) -> Result<(), Reason> {
@@ -111,13 +141,15 @@ impl Groups {
         if writer < state.writer {
             return Err(Reason::Overtaken);
         }
+        state.in_sequence(sequence)?;
+        state.sequence = state.sequence.wrapping_add(1);
         state.writer = writer;
         let mut before = std::mem::take(&mut state.groups);
         state.groups = valid
             .iter()
             .map(|group| (*group, before.remove(group).flatten()))
             .collect();
-        self.drain(state, timeout, |state| {
+        self.drain(&mut state, timeout, |state| {
             state
                 .running
                 .keys()
@@ -143,7 +175,7 @@ impl Groups {
                 bits[id.0 as usize / 64] |= 1 << (id.0 % 64);
             }
         }
-        self.drain(state, timeout, |state| {
+        self.drain(&mut state, timeout, |state| {
             ids.iter()
                 .all(|id| !state.running.contains_key(&(group, *id)))
         })
@@ -152,15 +184,15 @@ impl Groups {
     /// Waits until `drained`.
     fn drain(
         &self,
-        mut state: parking_lot::MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, State>,
         timeout: Duration,
         drained: impl Fn(&State) -> bool,
     ) -> Result<(), Reason> {
         let deadline = Instant::now() + timeout;
         state.waiting += 1;
         let mut result = Ok(());
-        while !drained(&state) {
-            if self.ended.wait_until(&mut state, deadline).timed_out() && !drained(&state) {
+        while !drained(state) {
+            if self.ended.wait_until(state, deadline).timed_out() && !drained(state) {
                 result = Err(Reason::Busy);
                 break;
             }
@@ -197,7 +229,7 @@ mod tests {
     fn with(groups: &[u64]) -> Groups {
         let all = Groups::default();
         let groups: Vec<_> = groups.iter().copied().map(GroupId).collect();
-        all.set(NOBODY, &groups, LONG).unwrap();
+        all.set(NOBODY, all.sequence(), &groups, LONG).unwrap();
         all
     }
 
@@ -226,14 +258,16 @@ mod tests {
     fn a_group_that_stays_keeps_its_bits_and_one_that_comes_back_does_not() {
         let groups = with(&[1]);
         groups.revoke(ONE, &[CapabilityId(5)], LONG).unwrap();
-        groups.set(NOBODY, &[ONE, GroupId(2)], LONG).unwrap();
+        groups
+            .set(NOBODY, groups.sequence(), &[ONE, GroupId(2)], LONG)
+            .unwrap();
         assert_eq!(groups.allowed(ONE, CapabilityId(5)), Err(Reason::Revoked));
-        groups.set(NOBODY, &[], LONG).unwrap();
+        groups.set(NOBODY, groups.sequence(), &[], LONG).unwrap();
         assert_eq!(
             groups.allowed(ONE, CapabilityId(5)),
             Err(Reason::UnknownGroup)
         );
-        groups.set(NOBODY, &[ONE], LONG).unwrap();
+        groups.set(NOBODY, groups.sequence(), &[ONE], LONG).unwrap();
         groups.allowed(ONE, CapabilityId(5)).unwrap();
     }
 
@@ -249,9 +283,12 @@ mod tests {
         );
         // The bit is set although the wait timed out.
         assert_eq!(groups.allowed(ONE, CapabilityId(1)), Err(Reason::Revoked));
-        assert_eq!(groups.set(NOBODY, &[], short), Err(Reason::Busy));
+        assert_eq!(
+            groups.set(NOBODY, groups.sequence(), &[], short),
+            Err(Reason::Busy)
+        );
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| groups.set(NOBODY, &[], LONG));
+            let waiting = scope.spawn(|| groups.set(NOBODY, groups.sequence(), &[], LONG));
             drop(other);
             waiting.join().unwrap().unwrap();
         });
@@ -260,24 +297,76 @@ mod tests {
     #[test]
     fn an_overtaken_metadata_server_changes_nothing_and_has_nothing_running() {
         let groups = Groups::default();
-        groups.set(Writer(3), &[ONE], LONG).unwrap();
+        groups
+            .set(Writer(3), groups.sequence(), &[ONE], LONG)
+            .unwrap();
         // It has a number that nobody set groups by.
         assert_eq!(
-            groups.enter_own(Writer(5)).unwrap_err(),
+            groups
+                .enter_own(Writer(5), groups.sequence(), LONG)
+                .unwrap_err(),
             Reason::UnknownGroup
         );
-        let freeing = groups.enter_own(Writer(3)).unwrap();
+        let freeing = groups
+            .enter_own(Writer(3), groups.sequence(), LONG)
+            .unwrap();
         let short = Duration::from_millis(20);
         assert_eq!(
-            groups.set(Writer(5), &[GroupId(2)], short),
+            groups.set(Writer(5), groups.sequence(), &[GroupId(2)], short),
             Err(Reason::Busy)
         );
         drop(freeing);
-        groups.set(Writer(5), &[GroupId(2)], LONG).unwrap();
-        assert_eq!(groups.set(Writer(3), &[ONE], LONG), Err(Reason::Overtaken));
-        assert_eq!(groups.set(NOBODY, &[], LONG), Err(Reason::Overtaken));
-        assert_eq!(groups.enter_own(Writer(3)).unwrap_err(), Reason::Overtaken);
+        groups
+            .set(Writer(5), groups.sequence(), &[GroupId(2)], LONG)
+            .unwrap();
+        assert_eq!(
+            groups.set(Writer(3), groups.sequence(), &[ONE], LONG),
+            Err(Reason::Overtaken)
+        );
+        assert_eq!(
+            groups.set(NOBODY, groups.sequence(), &[], LONG),
+            Err(Reason::Overtaken)
+        );
+        assert_eq!(
+            groups
+                .enter_own(Writer(3), groups.sequence(), LONG)
+                .unwrap_err(),
+            Reason::Overtaken
+        );
         assert_eq!(groups.valid(), [GroupId(2)]);
-        groups.enter_own(Writer(5)).unwrap();
+        groups
+            .enter_own(Writer(5), groups.sequence(), LONG)
+            .unwrap();
+    }
+
+    /// Held back or repeated: what was signed before the last change does nothing, and what was signed after it waits for it.
+    #[test]
+    fn of_what_was_signed_for_one_sequence_one_acts_and_space_is_freed_by_one_at_a_time() {
+        let groups = with(&[1]);
+        let at = groups.sequence();
+        let first = groups.enter_own(NOBODY, at, LONG).unwrap();
+        // Refused at once, although the other one still runs.
+        let repeated = groups.enter_own(NOBODY, at, LONG).unwrap_err();
+        assert_eq!(repeated, Reason::OutOfSequence);
+        assert_eq!(
+            groups.set(NOBODY, at, &[], LONG),
+            Err(Reason::OutOfSequence)
+        );
+        assert_eq!(groups.valid(), [ONE]);
+        let short = Duration::from_millis(20);
+        let busy = groups.enter_own(NOBODY, at + 1, short).unwrap_err();
+        assert_eq!(busy, Reason::Busy);
+        // Two that wait together: one is in time.
+        std::thread::scope(|scope| {
+            let both = [0, 1].map(|_| scope.spawn(|| groups.enter_own(NOBODY, at + 1, LONG)));
+            drop(first);
+            let both = both.map(|waits| waits.join().unwrap().map(drop));
+            assert!(both.contains(&Ok(())));
+            assert!(both.contains(&Err(Reason::OutOfSequence)));
+        });
+        groups.set(NOBODY, at + 2, &[], LONG).unwrap();
+        // One for a sequence that has not come could be kept until it comes.
+        let early = groups.set(NOBODY, at + 4, &[ONE], LONG);
+        assert_eq!(early, Err(Reason::OutOfSequence));
     }
 }

@@ -38,11 +38,13 @@ pub enum Reason {
     Busy = 16,
     /// A later metadata server has set the groups.
     Overtaken = 17,
+    /// Another change of the metadata server's was made since this one was signed.
+    OutOfSequence = 18,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 17] = [
+    pub const ALL: [Reason; 18] = [
         Reason::Malformed,
         Reason::StaleBoot,
         Reason::StaleEpoch,
@@ -60,9 +62,10 @@ impl Reason {
         Reason::NoSpace,
         Reason::Busy,
         Reason::Overtaken,
+        Reason::OutOfSequence,
     ];
 
-    /// Its number: 1 to 17.
+    /// Its number: 1 to 18.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -93,6 +96,7 @@ impl Reason {
             Reason::NoSpace => "no_space",
             Reason::Busy => "busy",
             Reason::Overtaken => "overtaken",
+            Reason::OutOfSequence => "out_of_sequence",
         }
     }
 }
@@ -108,6 +112,6 @@ mod tests {
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
         }
         assert_eq!(Reason::from_code(0), None);
-        assert_eq!(Reason::from_code(18), None);
+        assert_eq!(Reason::from_code(19), None);
     }
 }

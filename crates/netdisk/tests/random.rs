@@ -77,7 +77,7 @@ fn anything_at_all(messages: usize, seed: u64) {
         Request::read(&capability, at, 1, 2),
         Request::new(raw::FLUSH, &capability, at),
         Request::management(raw::STATUS, at, Vec::new()),
-        Request::management(raw::SET_GROUPS, at, 1u64.to_le_bytes().to_vec()),
+        Request::set_groups(at, 1, &[1]),
     ]
     .iter()
     .map(|request| {

@@ -1,6 +1,7 @@
 //! The metadata server's own way to a disk.
 //!
 //! 1. Its calls are signed with a key that only disk and metadata server can derive, and that signs nothing else.
+//! 2. What sets groups or frees space does nothing once a later one was answered, however late it arrives.
 
 use std::time::Duration;
 

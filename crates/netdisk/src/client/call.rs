@@ -1,6 +1,6 @@
 //! Calls to a disk: signed, sent, answered, checked, and repeated where that is safe.
 //!
-//! 1. A signature is for the boot and the epoch that the disk itself reported, in authentic replies to requests of ours.
+//! 1. A signature is for the boot, the epoch and the sequence that the disk itself reported, in authentic replies to requests of ours.
 //! 2. A call is repeated only when the disk said (authentically) that it did not do it, or when the connection was lost
 //!    while the call still waits. In the second case the first request may be done too, at any time until the capability is
 //!    revoked or two epochs are over: a writer of other data to the same blocks revokes the capability first, as the
@@ -18,7 +18,7 @@ use tracing::Level;
 
 use super::connection::{Connection, NoReply, Reply};
 use super::{DiskAddress, DiskError, Protection};
-use crate::frame::{NONCE_LEN, Op, REQUEST_LEN, ReplyHead, RequestHead};
+use crate::frame::{NONCE_LEN, Op, REQUEST_LEN, RequestHead};
 use crate::keys::{MessageKeys, random};
 use crate::wire::Side;
 use crate::{Boot, Reason, sign, tls};
@@ -80,6 +80,8 @@ struct Slot {
 struct Known {
     boot: [u8; 16],
     epoch: u64,
+    /// Of this boot; the disk's was never lower, but for what begins again after 2^32.
+    sequence: u32,
 }
 
 /// What is asked.
@@ -106,6 +108,8 @@ pub(super) struct Answer {
 enum Miss {
     /// Not done, says the disk: sign again.
     Again,
+    /// The same, because another change was done first.
+    Behind,
     /// Connect again.
     Lost(io::Error),
     /// Nothing to repeat.
@@ -148,8 +152,10 @@ impl Line {
         loop {
             match self.attempt(call, most, deadline) {
                 Ok(answer) => return Ok(answer),
+                // Another change was done each time, so somebody always comes on.
+                Err(Miss::Behind) if Instant::now() < deadline => (),
                 Err(Miss::Again) if again < AGAIN_MAX => again += 1,
-                Err(Miss::Again) => {
+                Err(Miss::Again | Miss::Behind) => {
                     return Err(DiskError::BadReply("it says \"stale\" again and again"));
                 }
                 // Somebody on the way, or a flipped bit: once more on a new connection, then it is said.
@@ -195,7 +201,11 @@ impl Line {
             epoch: known.epoch,
             nonce: [0; 16],
             start: call.start,
-            blocks: call.blocks,
+            blocks: if call.op.changes() {
+                known.sequence
+            } else {
+                call.blocks
+            },
             payload_len: call.payload.len() as u32,
         };
         let mut first = [0; REQUEST_LEN + crate::capability::CAPABILITY_MAX];
@@ -247,7 +257,7 @@ impl Line {
                 "it answers another operation",
             )));
         }
-        self.learn(known, &reply.head);
+        self.learn(known, call.op, &reply);
         let Some(reason) = reply.head.refused else {
             record_storage_time(call.op, reply.head.storage_us);
             return Ok(Answer {
@@ -263,15 +273,24 @@ impl Line {
         Err(miss(reason, &reply.payload, &self.address))
     }
 
-    /// Takes over what an authentic reply says of boot and epoch, to a request that was signed for `known`.
-    fn learn(&self, asked: Known, head: &ReplyHead) {
+    /// Takes over what an authentic reply says of boot, epoch and sequence, to a request that was signed for `known`.
+    fn learn(&self, asked: Known, op: Op, reply: &Reply) {
+        let head = &reply.head;
         let mut known = self.known.lock();
         let reported = Known {
             boot: head.boot,
             epoch: head.epoch,
+            sequence: 0,
         };
         if reported.boot == known.boot {
             known.epoch = known.epoch.max(reported.epoch);
+            match (head.refused, reply.payload.first_chunk()) {
+                (None, _) if op.changes() => known.sequence = asked.sequence.wrapping_add(1),
+                (Some(Reason::OutOfSequence), Some(sequence)) => {
+                    known.sequence = u32::from_le_bytes(*sequence);
+                }
+                _ => (),
+            }
         } else if *known == asked && head.refused == Some(Reason::StaleBoot) {
             // Not of an earlier incarnation: it answers a request for the incarnation that was known just now.
             *known = reported;
@@ -372,6 +391,7 @@ fn authentic(
 fn miss(reason: Reason, words: &[u8], address: &DiskAddress) -> Miss {
     Miss::Final(match reason {
         Reason::StaleBoot | Reason::StaleEpoch | Reason::Replayed => return Miss::Again,
+        Reason::OutOfSequence => return Miss::Behind,
         Reason::Busy => {
             return Miss::Lost(io::Error::new(
                 io::ErrorKind::ResourceBusy,

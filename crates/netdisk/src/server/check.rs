@@ -305,7 +305,8 @@ fn after_mac(head: &RequestHead, access: &Access, store: &Store) -> Result<(), R
 }
 
 fn on_disk(head: &RequestHead, store: &Store) -> Result<(), Reason> {
-    if head.blocks > 0 && !store.has(head.start, u64::from(head.blocks)) {
+    let data = !head.op.manages() && head.blocks > 0;
+    if data && !store.has(head.start, u64::from(head.blocks)) {
         return Err(Reason::OutsideDisk);
     }
     Ok(())

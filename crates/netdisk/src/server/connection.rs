@@ -207,6 +207,9 @@ impl Served for Connection {
                     let words: io::Error = words;
                     buffer.extend(words.to_string().bytes().take(WORDS_MAX));
                 }
+                if reason == Reason::OutOfSequence {
+                    buffer.extend(shared.guard.groups.sequence().to_le_bytes());
+                }
                 (Some(reason), buffer.len())
             }
         };
@@ -306,7 +309,10 @@ fn act(
                 .map(|bytes| GroupId(u64_at(bytes, 0)))
                 .collect();
             let writer = Writer(head.start);
-            let set = shared.guard.groups.set(writer, &groups, timeout);
+            let set = shared
+                .guard
+                .groups
+                .set(writer, head.blocks, &groups, timeout);
             set.map_err(refused)?;
         }
         Op::Revoke => {
@@ -322,7 +328,8 @@ fn act(
                 .map_err(refused)?;
         }
         Op::Discard => {
-            let own = shared.guard.groups.enter_own(Writer(head.start));
+            let groups = &shared.guard.groups;
+            let own = groups.enter_own(Writer(head.start), head.blocks, timeout);
             let _running = own.map_err(refused)?;
             for bytes in buffer[..payload].chunks_exact(16) {
                 let extent = BlockExtent {

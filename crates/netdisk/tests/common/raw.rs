@@ -19,6 +19,7 @@ pub(crate) const WRITE: u8 = 2;
 pub(crate) const FLUSH: u8 = 3;
 pub(crate) const STATUS: u8 = 16;
 pub(crate) const SET_GROUPS: u8 = 17;
+pub(crate) const DISCARD: u8 = 19;
 
 /// A request, before it is bytes.
 #[derive(Clone)]
@@ -176,11 +177,20 @@ impl Request {
         }
     }
 
+    /// The valid groups, for one sequence of the disk.
+    pub(crate) fn set_groups(at: ([u8; 16], u64), sequence: u32, groups: &[u64]) -> Self {
+        let payload = groups.iter().flat_map(|group| group.to_le_bytes());
+        Self {
+            blocks: sequence,
+            ..Self::management(SET_GROUPS, at, payload.collect())
+        }
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let [request, payload, _, _] = message_keys(&self.secret);
         let mut out = Vec::new();
         out.extend(b"SNDq");
-        out.extend([2, self.op]);
+        out.extend([3, self.op]);
         out.extend((self.capability.len() as u16).to_le_bytes());
         out.extend(self.number.to_le_bytes());
         out.extend(self.boot);
@@ -244,7 +254,7 @@ pub(crate) fn ask(socket: &mut (impl Read + Write), bytes: &[u8]) -> Option<Repl
 pub(crate) fn take(socket: &mut impl Read) -> Option<Reply> {
     let mut raw = vec![0; REPLY];
     socket.read_exact(&mut raw).ok()?;
-    assert_eq!(&raw[..5], b"SNDr\x02");
+    assert_eq!(&raw[..5], b"SNDr\x03");
     let len = u32::from_le_bytes(raw[56..60].try_into().unwrap()) as usize;
     assert!(len <= 1 << 20);
     let mut payload = vec![0; len];

@@ -1,7 +1,8 @@
 //! An attacker with the wire in hand, and one with a capability of his own. Whatever he sends, the disk's blocks stay as they
 //! are, and each attack is refused for its own reason.
 
-use std::sync::Arc;
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
 
 use crate::common::raw::{self, Request, ask, boot_and_epoch, connect, send_all};
 use crate::common::relay::Relay;
@@ -9,6 +10,11 @@ use crate::common::{BLOCKS, Disk, LONG, now};
 use device::MemoryDevice;
 use netdisk::server::{Config, FilterSize};
 use netdisk::*;
+
+/// A connection, plain or inside TLS.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
 
 /// A disk with group 1 valid, capability 9 revoked, and data in its blocks.
 struct Target {
@@ -245,7 +251,7 @@ fn a_capability_is_good_for_its_own_mode_and_blocks_only() {
 fn nobody_manages_a_disk_with_a_capabilitys_secret() {
     let target = Target::new();
     let at = target.at();
-    let honest = Request::management(raw::SET_GROUPS, at, 7u64.to_le_bytes().to_vec());
+    let honest = Request::set_groups(at, 1, &[7]);
     for secret in [target.write().secret, [0; 32], raw::KEY] {
         let request = Request {
             secret,
@@ -380,6 +386,92 @@ fn a_write_that_somebody_held_back_never_lands_after_a_revocation_or_two_epochs(
     }
     assert_eq!(target.refusal(&held[1]), (Some(Reason::StaleEpoch), true));
     target.is_as_before();
+}
+
+/// A way to the disk whose next request of operation `op` somebody keeps. The disk gets noise instead, so the metadata server
+/// asks again on another connection.
+fn keeps_one(relay: &Relay, op: u8) -> Arc<Mutex<Option<Vec<u8>>>> {
+    let kept: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let keeps = kept.clone();
+    relay.on_request(move |request| {
+        let mut kept = keeps.lock().unwrap();
+        if request[5] == op && kept.is_none() {
+            *kept = Some(request.clone());
+            request[0] = 0;
+        }
+    });
+    kept
+}
+
+/// The metadata server's `discard` was held back, repeated and answered, and the blocks were written by somebody else: for this
+/// metadata server, or for one that was started since.
+#[test]
+fn a_discard_that_somebody_held_back_frees_nothing_after_its_repetition() {
+    let target = Target::new();
+    let disk = &target.disk;
+    let relay = Relay::before(disk.server.local_addr());
+    let mut through = disk.address();
+    through.address = relay.address.to_string();
+    let freed = [BlockExtent {
+        start: 2,
+        blocks: 4,
+    }];
+    let ticket = disk.ticket(4, Mode::Write, &[(2, 4)]);
+    for restarted in [false, true] {
+        let admin = Admin::new(through.clone(), disk.key(), LONG);
+        // Then it knows the disk's boot, epoch and sequence, and what it signs is good.
+        admin.discard(&freed).unwrap();
+        let kept = keeps_one(&relay, raw::DISCARD);
+        admin.discard(&freed).unwrap();
+        if restarted {
+            let later = disk.admin();
+            later.set_groups(&[GroupId(1)]).unwrap();
+        }
+        disk.client().write(&ticket, 2, &[0xEE; 4 * 4096]).unwrap();
+        let before = disk.contents();
+        let held = kept.lock().unwrap().take().unwrap();
+        let replies = send_all(disk.server.local_addr(), &held);
+        assert!(disk.contents() == before, "newer data was discarded");
+        assert_eq!(replies[0].reason(), Some(Reason::OutOfSequence));
+        assert!(replies[0].signed);
+    }
+}
+
+/// Also inside TLS, where what was held back comes on the connection that it was sealed for.
+#[test]
+fn a_change_that_arrives_after_a_later_one_is_refused() {
+    for protection in [Protection::Secure, Protection::Private] {
+        let disk = Disk::new(protection);
+        let to = disk.server.local_addr();
+        let connect: &dyn Fn() -> Box<dyn Stream> = match protection {
+            Protection::Private => &|| {
+                let hash = &disk.keys.certificate_hash;
+                Box::new(raw::connect_privately(to, hash))
+            },
+            _ => &|| Box::new(raw::connect(to)),
+        };
+        let (mut early, mut late) = (connect(), connect());
+        let status = Request::management(raw::STATUS, ([0; 16], 0), Vec::new());
+        let stale = ask(&mut late, &status.bytes()).unwrap();
+        let sets = |group, sequence| Request {
+            tagged: protection != Protection::Private,
+            ..Request::set_groups((stale.boot, stale.epoch), sequence, &[group])
+        };
+        let held = sets(1, 0);
+        for (group, sequence) in [(1, 0), (2, 1)] {
+            let request = sets(group, sequence);
+            assert_eq!(ask(&mut late, &request.bytes()).unwrap().reason(), None);
+        }
+        // It would make a group valid again whose revocations are forgotten.
+        let reply = ask(&mut early, &held.bytes()).unwrap();
+        assert_eq!(disk.admin().status().unwrap().groups, [GroupId(2)]);
+        assert_eq!(reply.reason(), Some(Reason::OutOfSequence));
+        assert!(reply.is_authentic(&held));
+        assert_eq!(reply.payload, 2_u32.to_le_bytes());
+        // Nor is one accepted whose turn has not come: it could be kept until then.
+        let reply = ask(&mut late, &sets(3, 3).bytes()).unwrap();
+        assert_eq!(reply.reason(), Some(Reason::OutOfSequence));
+    }
 }
 
 #[test]

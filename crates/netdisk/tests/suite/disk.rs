@@ -223,6 +223,30 @@ fn space_is_freed_by_the_metadata_server() {
     ));
 }
 
+/// Each change is for one sequence of the disk, so all but one of those that are sent at once are sent again.
+#[test]
+fn changes_by_many_threads_on_several_ways_are_all_done() {
+    const EACH: u64 = 20;
+    let mut disk = Disk::new(Protection::Secure);
+    let ways = [disk.admin(), disk.admin()];
+    for _ in 0..2 {
+        ways[0].set_groups(&[GroupId(1)]).unwrap();
+        std::thread::scope(|scope| {
+            for way in ways.iter().cycle().take(8) {
+                scope.spawn(|| {
+                    for start in 0..EACH {
+                        way.discard(&[BlockExtent { start, blocks: 1 }]).unwrap();
+                    }
+                });
+            }
+        });
+        let done = disk.server.metrics().done;
+        assert!(done.contains(&("discard", 8 * EACH)), "{done:?}");
+        // What they know of the sequence is of another boot then, and higher.
+        disk.restart();
+    }
+}
+
 /// A metadata server that was stopped, overtaken by another one, and woken.
 #[test]
 fn an_overtaken_metadata_server_frees_nothing_and_sets_no_groups() {
