@@ -207,7 +207,7 @@ impl Disk {
     }
 
     /// A fresh group, unless somebody else just began one. What was given before is worth nothing afterwards.
-    fn begin_group(&self, group_ids: &GroupIdAllocator) -> Result<(), DiskError> {
+    pub(crate) fn begin_group(&self, group_ids: &GroupIdAllocator) -> Result<(), DiskError> {
         let before = self.state.lock().group.map(|g| g.id);
         let _alone = self.changing.lock();
         let Some(id) = ({

@@ -464,6 +464,14 @@ impl Keeper for Authority {
             Instant::now() + TIMEOUT,
         )
     }
+
+    fn renew(&self, disk: DiskId) -> Result<(), DiskError> {
+        let Ok(disk) = self.disk(disk) else {
+            // As above.
+            return Ok(());
+        };
+        disk.begin_group(&self.group_ids)
+    }
 }
 
 #[cfg(test)]

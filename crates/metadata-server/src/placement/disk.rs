@@ -4,6 +4,8 @@
 //!    noted before it fails, and every later one does: what was written is lost.
 //! 2. A flush is tried again while the disk cannot be reached, for a bounded time.
 //! 3. A ticket that the disk refuses is renewed, a bounded number of times.
+//! 4. A write of this server's that had no answer may still be done, though it was repeated. So its ticket is worthless before any
+//!    block is free for others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +37,8 @@ pub(super) struct Attached {
     /// Held during a flush: after a wait for it, everything written before is durable.
     flushing: Mutex<()>,
     unflushed: Mutex<Unflushed>,
+    /// A write had no answer, and the ticket of that time is not known to be worthless.
+    unanswered: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +76,7 @@ impl Attached {
             down: AtomicBool::new(false),
             flushing: Mutex::default(),
             unflushed: Mutex::default(),
+            unanswered: AtomicBool::new(false),
         }
     }
 
@@ -149,7 +154,15 @@ impl Attached {
     }
 
     pub(super) fn write(&self, start: u64, data: &[u8]) -> Result<(), DiskError> {
-        let boot = self.with_ticket(|link, ticket| link.write(ticket, start, data))?;
+        let boot = self.with_ticket(|link, ticket| {
+            // What others write meanwhile may count too; then it is renewed for nothing.
+            let before = link.unanswered_writes();
+            let written = link.write(ticket, start, data);
+            if link.unanswered_writes() != before {
+                self.unanswered.store(true, Ordering::SeqCst);
+            }
+            written
+        })?;
         self.unflushed.lock().written(boot);
         Ok(())
     }
@@ -230,9 +243,15 @@ impl Attached {
 
     /// Gives blocks back, after nobody may touch them any more.
     pub(super) fn release(&self, extents: &[BlockExtent]) -> Result<(), DiskError> {
+        let unanswered = self.unanswered.swap(false, Ordering::SeqCst);
+        let renewed = match unanswered {
+            true => self.keeper.renew(self.id),
+            false => Ok(()),
+        }
+        .inspect_err(|_| self.unanswered.store(true, Ordering::SeqCst));
         self.seen(
-            self.keeper
-                .revoke(self.id, extents)
+            renewed
+                .and_then(|()| self.keeper.revoke(self.id, extents))
                 .and_then(|()| self.link().discard(extents)),
         )
     }

@@ -11,6 +11,8 @@ pub trait Disk: Send + Sync + Debug {
     fn read(&self, ticket: &Ticket, start: u64, out: &mut [u8]) -> Result<(), DiskError>;
     /// [`DiskClient::write`].
     fn write(&self, ticket: &Ticket, start: u64, data: &[u8]) -> Result<Boot, DiskError>;
+    /// [`DiskClient::unanswered_writes`].
+    fn unanswered_writes(&self) -> u64;
     /// [`DiskClient::flush`].
     fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError>;
     /// The disk's present incarnation.
@@ -37,6 +39,10 @@ impl Disk for NetworkDisk {
         self.client.write(ticket, start, data)
     }
 
+    fn unanswered_writes(&self) -> u64 {
+        self.client.unanswered_writes()
+    }
+
     fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError> {
         self.client.flush(ticket)
     }
@@ -58,6 +64,10 @@ pub trait Keeper: Send + Sync + Debug {
 
     /// Revokes every capability of a client that covers any of these blocks. When it returns no request under one is running.
     fn revoke(&self, disk: DiskId, extents: &[BlockExtent]) -> Result<(), DiskError>;
+
+    /// Makes everything worthless that was given for a disk, the metadata server's own tickets too. When it returns no request under one
+    /// is running.
+    fn renew(&self, disk: DiskId) -> Result<(), DiskError>;
 }
 
 /// A disk that failed, within an [`io::Error`].

@@ -12,7 +12,7 @@ use segments::SEGMENT_BLOCKS;
 use storage::testing::Op;
 
 use super::*;
-use double::{Asked, Bench};
+use double::{Asked, Bench, UNANSWERED};
 
 /// Blocks of a whole segment.
 const SLOT_BLOCKS: u64 = SEGMENT_BLOCKS as u64;
@@ -139,6 +139,34 @@ fn a_slot_is_anothers_only_after_capabilities_are_revoked_and_its_blocks_discard
     );
     let _ = create(&storage, 2).unwrap();
     assert_eq!(storage.locate(SegmentNo(2)), Some((id, 0)));
+}
+
+/// Somebody may have kept it, and let it go when the slot is another segment's.
+#[test]
+fn a_slot_is_free_after_an_unanswered_write_only_when_its_ticket_is_worthless() {
+    let bench = Bench::new(1, 1);
+    let (storage, id) = (bench.attached(), bench.disks[0].id);
+    let freed = [
+        Asked::Revoke(id, slot(id, 0)),
+        Asked::Discard(id, slot(id, 0)),
+    ];
+    let write_and_remove = |no, first| {
+        let file = create(&storage, no).unwrap();
+        file.write_at(&[first; BLOCK_LEN], 0).unwrap();
+        storage.remove(&path(no)).unwrap();
+        // What the write asked for.
+        bench.asked();
+    };
+    write_and_remove(1, UNANSWERED);
+    bench.disks[0].state.lock().away = 1;
+    assert_eq!(storage.release(), 1, "the ticket may still be good");
+    assert_eq!(bench.asked(), [Asked::Renew(id)]);
+    assert_eq!(storage.release(), 0);
+    let asked = bench.asked();
+    assert_eq!((&asked[0], &asked[1..]), (&Asked::Renew(id), &freed[..]));
+    write_and_remove(2, 1);
+    assert_eq!(storage.release(), 0);
+    assert_eq!(bench.asked(), freed, "the ticket stays good");
 }
 
 #[test]

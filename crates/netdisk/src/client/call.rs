@@ -42,6 +42,7 @@ pub(super) struct Line {
     turn: AtomicUsize,
     known: Mutex<Known>,
     nonces: Nonces,
+    unanswered_writes: AtomicU64,
 }
 
 /// Nonces that no other client draws: a random half, and a number. Nobody needs to be surprised by them, only by their
@@ -133,6 +134,7 @@ impl Line {
             turn: Default::default(),
             known: Mutex::default(),
             nonces: Nonces::new(),
+            unanswered_writes: AtomicU64::new(0),
         }
     }
 
@@ -143,6 +145,11 @@ impl Line {
     /// The disk server's boot, as it reported it.
     pub(super) fn boot(&self) -> [u8; 16] {
         self.known.lock().boot
+    }
+
+    /// Writes that were sent, and to which no authentic reply came.
+    pub(super) fn unanswered_writes(&self) -> u64 {
+        self.unanswered_writes.load(Ordering::Relaxed)
     }
 
     /// Asks until there is an answer, a refusal that a repetition cannot change, or the timeout.
@@ -222,6 +229,11 @@ impl Line {
             len += call.capability.len();
             first[REQUEST_LEN..len].copy_from_slice(call.capability);
         }
+        let unanswered = || {
+            if matches!(call.op, Op::Write | Op::WriteDurable) {
+                self.unanswered_writes.fetch_add(1, Ordering::Relaxed);
+            }
+        };
         let reply = connection
             .exchange(
                 number,
@@ -229,6 +241,7 @@ impl Line {
                 most.max(WORDS_MAX),
                 deadline,
             )
+            .inspect_err(|_| unanswered())
             .map_err(|none| match none {
                 NoReply::Lost(error) => Miss::Lost(error),
                 NoReply::Late => {
@@ -248,6 +261,7 @@ impl Line {
             )
         };
         if let Err(error) = checked {
+            unanswered();
             connection.end();
             return Err(Miss::Final(error));
         }

@@ -165,6 +165,12 @@ impl DiskClient {
         Ok(answer.incarnation)
     }
 
+    /// How many writes were sent, and not answered, up to now. Each may still be done, also where its call was answered after a
+    /// repetition, until its capability is revoked.
+    pub fn unanswered_writes(&self) -> u64 {
+        self.line.unanswered_writes()
+    }
+
     /// Makes durable what was acknowledged before; the boot under which it was.
     pub fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError> {
         let answer = self.ask(ticket, Op::Flush, 0, 0, &[], 0)?;

@@ -9,6 +9,9 @@ use storage::testing::{FaultyStorage, MemoryStorage};
 use super::super::*;
 use super::SLOT_BLOCKS;
 
+/// A write that begins with this loses its first answer.
+pub(super) const UNANSWERED: u8 = 0xAA;
+
 /// A disk in memory.
 #[derive(Debug)]
 pub(super) struct TestDisk {
@@ -26,6 +29,8 @@ pub(super) struct TestState {
     /// How many requests do not reach it.
     pub(super) away: u64,
     pub(super) flushes: u64,
+    /// Writes that were done, and sent again.
+    pub(super) unanswered: u64,
 }
 
 /// What was asked of all disks and of the keeper, in order.
@@ -106,8 +111,12 @@ impl Disk for TestDisk {
     }
 
     fn write(&self, ticket: &Ticket, start: u64, data: &[u8]) -> Result<Boot, DiskError> {
-        drop(self.reach(Some(ticket))?);
+        self.reach(Some(ticket))?.unanswered += u64::from(data[0] == UNANSWERED);
         Ok(self.write_as_borrower(start, data))
+    }
+
+    fn unanswered_writes(&self) -> u64 {
+        self.state.lock().unanswered
     }
 
     fn flush(&self, ticket: &Ticket) -> Result<Boot, DiskError> {
@@ -171,6 +180,10 @@ impl Keeper for TestKeeper {
             true => Err(DiskError::Unreachable(io::ErrorKind::TimedOut.into())),
             false => Ok(()),
         }
+    }
+
+    fn renew(&self, disk: DiskId) -> Result<(), DiskError> {
+        self.ticket(disk, true).map(drop)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The placement over disks that are served on loopback, with a borrower who reaches them by itself.
 
+use std::io::{Read, Write};
 use std::sync::atomic::AtomicU64;
 
 use device::{Device, MemoryDevice};
@@ -10,8 +11,18 @@ use netdisk::{
 };
 use room::{FileSystem as _, Piece, Sealed, UNIT_BLOCKS, WriteGrant, WrittenExtent};
 
+use self::relay::Relay;
 use super::rooms::{assert_whole, content, made, opened};
 use super::*;
+
+/// What the relay has to know of messages.
+mod raw {
+    pub(crate) const HEAD: usize = 120;
+    pub(crate) const REPLY: usize = 112;
+}
+#[path = "../../../../netdisk/tests/common/relay.rs"]
+#[allow(dead_code, reason = "another crate's tests use the rest")]
+mod relay;
 
 /// No test waits for this long unless it fails.
 const LONG: Duration = Duration::from_secs(20);
@@ -134,6 +145,10 @@ impl Keeper for Groups {
     fn revoke(&self, disk: DiskId, _: &[BlockExtent]) -> Result<(), DiskError> {
         let group = GroupId(self.group.load(Ordering::SeqCst));
         self.disk(disk).admin().revoke(group, &[CapabilityId(7)])
+    }
+
+    fn renew(&self, disk: DiskId) -> Result<(), DiskError> {
+        self.ticket(disk, true).map(drop)
     }
 }
 
@@ -342,4 +357,74 @@ fn data_written_before_a_restart_of_the_disks_machine_is_not_committed() {
     room.place(other.id, no, &[extent]).unwrap();
     room.sync().unwrap();
     assert!(network.read(&room, "/f") == b"again");
+}
+
+/// Somebody on the network keeps a write of the metadata server's own, which repeats it. The blocks become another segment's, and then
+/// what was kept arrives.
+#[test]
+fn a_write_of_the_servers_that_somebody_held_back_does_not_land_in_another_segment() {
+    let network = Network::new(Protection::Secure);
+    let served = network.keeper.disks[0].clone();
+    let direct = served.address.lock().clone();
+    let relay = Relay::before(direct.parse().unwrap());
+    let through = DiskAddress {
+        address: relay.address.to_string(),
+        ..served.address()
+    };
+    let link = NetworkDisk {
+        client: DiskClient::new(through, LONG),
+        admin: served.admin(),
+    };
+    let (id, blocks) = (served.keys.id, SLOTS * SLOT_BLOCKS);
+    let keeper = network.keeper.clone();
+    network
+        .storage
+        .attach(id, Arc::new(link), keeper.clone(), blocks);
+
+    let at = |no| network.storage.locate(SegmentNo(no)).unwrap();
+    let mut numbers = 1..;
+    let first = numbers
+        .find(|no| {
+            create(&network.storage, *no).unwrap();
+            at(*no).0 == id
+        })
+        .unwrap();
+    let place = at(first);
+    let segment = network.storage.open(&path(first), OpenMode::ReadWrite);
+    let segment = segment.unwrap();
+    segment.write_at(&[1; BLOCK_LEN], 0).unwrap();
+    let kept: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let keeps = kept.clone();
+    relay.on_request(move |request| {
+        const WRITE: u8 = 2;
+        let mut kept = keeps.lock();
+        if request[5] == WRITE && kept.is_none() {
+            *kept = Some(request.clone());
+            // Noise instead: the server asks again on another connection.
+            request[0] = 0;
+        }
+    });
+    segment.write_at(&[2; BLOCK_LEN], BLOCK_LEN as u64).unwrap();
+    let kept = kept.lock().take().unwrap();
+
+    network.storage.remove(&path(first)).unwrap();
+    assert_eq!(network.storage.release(), 0);
+    let later = numbers
+        .find(|no| {
+            create(&network.storage, *no).unwrap();
+            at(*no) == place
+        })
+        .unwrap();
+    let segment = network.storage.open(&path(later), OpenMode::ReadWrite);
+    let segment = segment.unwrap();
+    segment.write_at(&[3; BLOCK_LEN], BLOCK_LEN as u64).unwrap();
+
+    let mut socket = std::net::TcpStream::connect(&direct).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    socket.write_all(&kept).unwrap();
+    // Its answer: what becomes of it is settled.
+    socket.read_exact(&mut [0; raw::REPLY]).unwrap();
+    let mut block = [0; BLOCK_LEN];
+    segment.read_at(&mut block, BLOCK_LEN as u64).unwrap();
+    assert!(block == [3; BLOCK_LEN], "it holds {}", block[0]);
 }
