@@ -421,8 +421,8 @@ int32_t strongroom_open(const char *dir,
                         const strongroom_options *options,
                         strongroom_room *room);
 
-// Waits for the calls that other threads are in, makes everything durable, and closes. Files and listings that are open stay so, and
-// every call on them but closing is `CLOSED`. `BUSY`: a transaction is open; the room stays open: complete it, or abandon the room.
+// Waits for the calls that other threads are in, makes everything durable, and closes. Files and listings that are open stay so:
+// listings can be read on, and every call on a file but closing is `CLOSED`. `BUSY`: a transaction is open; the room stays open: complete it, or abandon the room.
 // After any other error the handle is closed nevertheless.
 //
 // Thread safety: any thread; of two that close the same room one gets `CLOSED`.
@@ -818,10 +818,12 @@ int32_t strongroom_snapshot_open(strongroom_room room,
 
 // Puts a file or directory back as it was in a snapshot: contents, mode, owner, times, extended attributes, and hard links within it.
 // `to`: where; NULL: where it was. What is there now is replaced as a whole, in one step, and is gone: create a snapshot first to keep
-// it. After an error nothing is replaced. The data is shared with the snapshot and takes no space. `/` puts the whole room back.
-// Durable when this returns.
+// it. Where that fails nothing is replaced; an error while what was replaced is removed leaves the rest of that beside the target, below
+// `.strongroom-restore-N`. The data is shared with the snapshot and takes no space. `/` puts the whole room back. Durable when this
+// returns.
 //
 // `NOT_FOUND`: no such snapshot, or no such path in it. `NOT_PERMITTED`: flags keep what is there from being replaced. `NO_SPACE`.
+// `BUSY` (a transaction is open).
 //
 // Thread safety: any thread.
 //
@@ -868,7 +870,8 @@ int32_t strongroom_snapshot_policy_get(strongroom_room room,
 // Sets the policy; durable when this returns. Nothing is created or deleted before `strongroom_snapshot_policy_apply`, or before the room
 // is mounted: the process of a mount applies it once a minute.
 //
-// `INVALID_ARGUMENT`: it keeps nothing, or asks for more than 99 % of the storage. `READ_ONLY`.
+// `INVALID_ARGUMENT`: it keeps nothing, or asks for more than 99 % of the storage. `BUSY` (a transaction is open),
+// `READ_ONLY`.
 //
 // Thread safety: any thread.
 //
@@ -877,6 +880,8 @@ int32_t strongroom_snapshot_policy_set(strongroom_room room,
                                        const strongroom_snapshot_policy *policy);
 
 // Removes the policy; durable when this returns. Its snapshots stay. A room without one: nothing to do.
+//
+// `BUSY` (a transaction is open), `READ_ONLY`.
 //
 // Thread safety: any thread.
 int32_t strongroom_snapshot_policy_clear(strongroom_room room);

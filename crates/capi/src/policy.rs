@@ -60,7 +60,8 @@ pub unsafe extern "C" fn strongroom_snapshot_policy_get(
 /// Sets the policy; durable when this returns. Nothing is created or deleted before `strongroom_snapshot_policy_apply`, or before the room
 /// is mounted: the process of a mount applies it once a minute.
 ///
-/// `INVALID_ARGUMENT`: it keeps nothing, or asks for more than 99 % of the storage. `READ_ONLY`.
+/// `INVALID_ARGUMENT`: it keeps nothing, or asks for more than 99 % of the storage. `BUSY` (a transaction is open),
+/// `READ_ONLY`.
 ///
 /// Thread safety: any thread.
 ///
@@ -89,6 +90,8 @@ pub unsafe extern "C" fn strongroom_snapshot_policy_set(
 }
 
 /// Removes the policy; durable when this returns. Its snapshots stay. A room without one: nothing to do.
+///
+/// `BUSY` (a transaction is open), `READ_ONLY`.
 ///
 /// Thread safety: any thread.
 #[unsafe(no_mangle)]

@@ -115,8 +115,8 @@ pub unsafe extern "C" fn strongroom_open(
     })
 }
 
-/// Waits for the calls that other threads are in, makes everything durable, and closes. Files and listings that are open stay so, and
-/// every call on them but closing is `CLOSED`. `BUSY`: a transaction is open; the room stays open: complete it, or abandon the room.
+/// Waits for the calls that other threads are in, makes everything durable, and closes. Files and listings that are open stay so:
+/// listings can be read on, and every call on a file but closing is `CLOSED`. `BUSY`: a transaction is open; the room stays open: complete it, or abandon the room.
 /// After any other error the handle is closed nevertheless.
 ///
 /// Thread safety: any thread; of two that close the same room one gets `CLOSED`.

@@ -153,10 +153,12 @@ pub unsafe extern "C" fn strongroom_snapshot_open(
 
 /// Puts a file or directory back as it was in a snapshot: contents, mode, owner, times, extended attributes, and hard links within it.
 /// `to`: where; NULL: where it was. What is there now is replaced as a whole, in one step, and is gone: create a snapshot first to keep
-/// it. After an error nothing is replaced. The data is shared with the snapshot and takes no space. `/` puts the whole room back.
-/// Durable when this returns.
+/// it. Where that fails nothing is replaced; an error while what was replaced is removed leaves the rest of that beside the target, below
+/// `.strongroom-restore-N`. The data is shared with the snapshot and takes no space. `/` puts the whole room back. Durable when this
+/// returns.
 ///
 /// `NOT_FOUND`: no such snapshot, or no such path in it. `NOT_PERMITTED`: flags keep what is there from being replaced. `NO_SPACE`.
+/// `BUSY` (a transaction is open).
 ///
 /// Thread safety: any thread.
 ///

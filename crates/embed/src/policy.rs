@@ -25,13 +25,14 @@ impl Session {
     }
 
     /// Sets the policy, durable when this returns. Nothing is created or deleted before it is applied: by this program, or by a mount of
-    /// the room. Invalid argument where it keeps nothing, or asks for more than 99 % of the storage; read-only.
+    /// the room. Invalid argument where it keeps nothing, or asks for more than 99 % of the storage; busy within a transaction;
+    /// read-only.
     pub fn set_snapshot_policy(&self, policy: &SnapshotPolicy) -> Result<()> {
         let room = self.0.room()?;
         Ok(room.changeable()?.set_snapshot_policy(Some(policy))?)
     }
 
-    /// Removes the policy. Its snapshots stay.
+    /// Removes the policy. Its snapshots stay. Busy within a transaction; read-only.
     pub fn clear_snapshot_policy(&self) -> Result<()> {
         let room = self.0.room()?;
         Ok(room.changeable()?.set_snapshot_policy(None)?)

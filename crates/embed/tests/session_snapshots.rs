@@ -524,3 +524,30 @@ fn threads_write_while_snapshots_are_created_read_and_deleted() {
     });
     assert_eq!(names(&room).len(), 10);
 }
+
+#[test]
+fn within_a_transaction_no_policy_changes_and_nothing_is_put_back() {
+    let (_place, room) = Place::new();
+    write(&room, "/f", b"then");
+    room.create_snapshot("monday").unwrap();
+    write(&room, "/f", b"now");
+    let kept = SnapshotPolicy {
+        hourly: 24,
+        daily: 7,
+        ..SnapshotPolicy::default()
+    };
+    room.set_snapshot_policy(&kept).unwrap();
+
+    room.begin().unwrap();
+    let less = SnapshotPolicy {
+        daily: 0,
+        ..kept.clone()
+    };
+    assert_eq!(kind(room.set_snapshot_policy(&less)), Kind::Busy);
+    assert_eq!(kind(room.clear_snapshot_policy()), Kind::Busy);
+    let restored = room.restore_snapshot("monday", "/f", None);
+    assert_eq!(kind(restored), Kind::Busy);
+    room.complete().unwrap();
+    assert_eq!(room.snapshot_policy().unwrap(), Some(kept));
+    assert_eq!(read(&room, "/f"), b"now");
+}

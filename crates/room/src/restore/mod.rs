@@ -100,8 +100,10 @@ fn private(kind: FileKind) -> NewFile {
     }
 }
 
-/// Makes the copy, and the directories above its target that are missing. After an error the room is as it was.
+/// Makes the copy, and the directories above its target that are missing. After an error the room is as it was. `InTransaction` within one,
+/// which could take the restore back.
 pub fn prepare<'r>(room: &'r Room, wanted: &Wanted<'_>, go_on: GoOn<'_>) -> Result<Prepared<'r>> {
+    room.parts()?.commits.check_no_transaction()?;
     let (path, to) = (wanted.path, wanted.to);
     // Walked, it would be the root, and the whole room would be replaced.
     if path.as_os_str().is_empty() || to.as_os_str().is_empty() {

@@ -132,8 +132,9 @@ impl Room {
         Ok(self.parts()?.catalog.get().meta(&note_key(name)?)?)
     }
 
-    /// Sets it, at most 1 MiB; durable when this returns.
+    /// Sets it, at most 1 MiB; durable when this returns. `InTransaction` where that waits for the end of one.
     pub fn set_note(&self, name: &str, value: &[u8]) -> Result<()> {
+        self.parts()?.commits.check_no_transaction()?;
         self.put_note(name, value)?;
         self.parts()?.commits.sync()
     }
