@@ -102,6 +102,8 @@ mod reply;
 mod request;
 mod request_param;
 mod session;
+#[cfg(target_os = "linux")]
+mod stop;
 mod time;
 #[cfg(target_os = "linux")]
 mod uring;

@@ -49,6 +49,8 @@ use crate::reply::ReplyRaw;
 use crate::reply::ReplySender;
 use crate::request::RequestWithSender;
 #[cfg(target_os = "linux")]
+use crate::stop::Stop;
+#[cfg(target_os = "linux")]
 use crate::uring;
 #[cfg(target_os = "linux")]
 use crate::uring::Rings;
@@ -254,13 +256,18 @@ impl<FS: Filesystem> Session<FS> {
                     let _ = started.send(io_uring);
                 })
             })?;
-        Ok(BackgroundSession {
+        let io_uring = transport.recv();
+        let session = BackgroundSession {
             guard,
             sender,
             mount,
-            // Nothing comes where the session could not start: joining it returns why.
-            io_uring: transport.recv().unwrap_or(false),
-        })
+            io_uring: io_uring.unwrap_or(false),
+        };
+        match io_uring {
+            Ok(_) => Ok(session),
+            // Nothing comes where the session could not start.
+            Err(e) => Err(session.join().err().unwrap_or_else(|| io::Error::other(e))),
+        }
     }
 
     /// Run the session loop that receives kernel requests and dispatches them to method
@@ -305,96 +312,108 @@ impl<FS: Filesystem> Session<FS> {
         let mut filesystem = Arc::new(filesystem);
 
         #[cfg(target_os = "linux")]
-        let (pool, n_threads_minus_one) = match rings {
+        let stop = Arc::new(Stop::new(ch.clone())?);
+        #[cfg(target_os = "linux")]
+        let (pool, io_uring, n_threads_minus_one) = match rings {
             Some(rings) => {
                 let (filesystem, ch) = (filesystem.clone(), ch.clone());
-                let (pool, io_uring) = rings.start(move |thread_name| SessionEventLoop {
-                    thread_name,
-                    filesystem: filesystem.clone(),
-                    ch: ch.clone(),
-                    allowed,
-                    session_owner,
-                    negotiated,
-                    max_write,
-                })?;
-                report(io_uring);
+                let (pool, io_uring) =
+                    rings.start(stop.clone(), move |thread_name| SessionEventLoop {
+                        thread_name,
+                        filesystem: filesystem.clone(),
+                        ch: ch.clone(),
+                        allowed,
+                        session_owner,
+                        negotiated,
+                        max_write,
+                        stop: None,
+                    })?;
                 let readers = match io_uring {
                     true => uring::READERS - 1,
                     false => n_threads_minus_one,
                 };
-                (Some(pool), readers)
+                (Some(pool), io_uring, readers)
             }
-            None => {
-                report(false);
-                (None, n_threads_minus_one)
-            }
+            None => (None, false, n_threads_minus_one),
         };
         #[cfg(not(target_os = "linux"))]
-        report(false);
+        let io_uring = false;
 
-        let mut channels = Vec::with_capacity(n_threads);
+        let read = || {
+            let mut channels = Vec::with_capacity(n_threads);
 
-        for _ in 0..n_threads_minus_one {
-            if config.clone_fd {
-                #[cfg(target_os = "linux")]
-                {
-                    channels.push(ch.clone_fd()?);
-                    continue;
-                }
-                #[cfg(not(target_os = "linux"))]
-                {
-                    return Err(io::Error::other("clone_fd is only supported on Linux"));
-                }
-            } else {
-                channels.push(ch.clone());
-            }
-        }
-        channels.push(ch);
-
-        let mut threads = Vec::with_capacity(n_threads);
-
-        for (i, ch) in channels.into_iter().enumerate() {
-            let thread_name = format!("fuser-{i}");
-            let event_loop = SessionEventLoop {
-                thread_name: thread_name.clone(),
-                filesystem: filesystem.clone(),
-                ch,
-                allowed,
-                session_owner,
-                negotiated,
-                max_write,
-            };
-            threads.push(
-                thread::Builder::new()
-                    .name(thread_name)
-                    .spawn(move || event_loop.event_loop())?,
-            );
-        }
-
-        let mut reply: io::Result<()> = Ok(());
-        for thread in threads {
-            let res = match thread.join() {
-                Ok(res) => res,
-                Err(_) => {
-                    return Err(io::Error::other("event loop thread panicked"));
-                }
-            };
-            if let Err(e) = res {
-                if reply.is_ok() {
-                    reply = Err(e);
+            for _ in 0..n_threads_minus_one {
+                if config.clone_fd {
+                    #[cfg(target_os = "linux")]
+                    {
+                        channels.push(ch.clone_fd()?);
+                        continue;
+                    }
+                    #[cfg(not(target_os = "linux"))]
+                    {
+                        return Err(io::Error::other("clone_fd is only supported on Linux"));
+                    }
+                } else {
+                    channels.push(ch.clone());
                 }
             }
-        }
+            channels.push(ch);
+
+            let mut threads = Vec::with_capacity(n_threads);
+
+            for (i, ch) in channels.into_iter().enumerate() {
+                let thread_name = format!("fuser-{i}");
+                let event_loop = SessionEventLoop {
+                    thread_name: thread_name.clone(),
+                    filesystem: filesystem.clone(),
+                    ch,
+                    allowed,
+                    session_owner,
+                    negotiated,
+                    max_write,
+                    #[cfg(target_os = "linux")]
+                    stop: io_uring.then(|| stop.clone()),
+                };
+                threads.push(
+                    thread::Builder::new()
+                        .name(thread_name)
+                        .spawn(move || event_loop.event_loop())?,
+                );
+            }
+
+            report(io_uring);
+
+            let mut reply: io::Result<()> = Ok(());
+            for thread in threads {
+                let res = match thread.join() {
+                    Ok(res) => res,
+                    Err(_) => Err(io::Error::other("event loop thread panicked")),
+                };
+                if let Err(e) = res {
+                    if reply.is_ok() {
+                        reply = Err(e);
+                    }
+                }
+            }
+
+            reply
+        };
+        let mut reply = read();
 
         #[cfg(target_os = "linux")]
-        if let Some(pool) = pool {
-            reply = reply.and(pool.join());
+        {
+            if reply.is_err() {
+                stop.stop();
+            }
+            if let Some(pool) = pool {
+                reply = pool.join().and(reply);
+            }
         }
 
         let Some(filesystem) = Arc::get_mut(&mut filesystem) else {
-            return Err(io::Error::other(
-                "BUG: must have one refcount for filesystem",
-            ));
+            return Err(reply.err().unwrap_or_else(|| {
+                io::Error::other("BUG: must have one refcount for filesystem")
+            }));
         };
 
         filesystem.destroy();
@@ -608,6 +627,9 @@ pub(crate) struct SessionEventLoop<FS: Filesystem> {
     pub(crate) session_owner: Uid,
     pub(crate) negotiated: InitFlags,
     max_write: usize,
+    /// What ends the loop, where the kernel does not.
+    #[cfg(target_os = "linux")]
+    stop: Option<Arc<Stop>>,
 }
 
 impl<FS: Filesystem> SessionEventLoop<FS> {
@@ -619,7 +641,14 @@ impl<FS: Filesystem> SessionEventLoop<FS> {
         loop {
             // Read the next request from the given channel to kernel driver
             // The kernel driver makes sure that we get exactly one request per read
-            match self.ch.receive_retrying(buf) {
+            #[cfg(target_os = "linux")]
+            let received = match &self.stop {
+                Some(stop) => stop.receive(&self.ch, buf),
+                None => self.ch.receive_retrying(buf),
+            };
+            #[cfg(not(target_os = "linux"))]
+            let received = self.ch.receive_retrying(buf);
+            match received {
                 Ok(size) => {
                     let sender = ReplySender::Channel(self.ch.sender());
                     match RequestWithSender::new(sender, &buf[..size], self.negotiated) {

@@ -12,25 +12,33 @@
 //!    may have to be served meanwhile before it can be answered: a queue never has all its threads waiting. A
 //!    thread that would be the last starts another.
 //! 4. A queue does not look for waiting requests when an entry is added, only when one is committed.
-//!    So a thread that was added has the kernel send it a request without meaning ([`Pool::nudge`]).
+//!    So a thread that was added has the kernel send it a request without meaning ([`Worker::nudge`]).
+//! 5. The request of a thread that fails would never be answered, so all threads [stop](crate::stop) and the session ends with its error.
+//!    A thread that cannot be started is no failure as long as its queue has another.
 
 mod slot;
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::thread::{self};
+use std::time::Duration;
 
 use io_uring::IoUring;
 use io_uring::cqueue;
+use io_uring::opcode::PollAdd;
 use io_uring::opcode::UringCmd80;
 use io_uring::squeue;
 use io_uring::types::Fd;
@@ -47,6 +55,7 @@ use crate::ll::fuse_abi::fuse_opcode;
 use crate::reply::ReplySender;
 use crate::request::RequestWithSender;
 use crate::session::SessionEventLoop;
+use crate::stop::Stop;
 use slot::Scratch;
 pub(crate) use slot::Slot;
 
@@ -56,6 +65,13 @@ type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 pub(crate) const READERS: usize = 2;
 /// The most entries at the start, each with memory for the largest request.
 const MAX_ENTRIES: usize = 64;
+
+/// How often, and how long from one to the next, another thread is tried for a queue whose threads all wait.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// `user_data` of what is not a request.
+const STOPPED: u64 = 1;
 
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
@@ -94,9 +110,10 @@ impl Rings {
         })
     }
 
-    /// Starts the threads. `false` if the kernel refused an entry: requests then come by the device.
+    /// Starts the threads. `false` if the kernel refused the entries of a queue: requests then come by the device.
     pub(crate) fn start<FS: Filesystem>(
         self,
+        stop: Arc<Stop>,
         new_loop: impl Fn(String) -> SessionEventLoop<FS> + Send + Sync + 'static,
     ) -> io::Result<(Arc<Pool<FS>>, bool)> {
         let pool = Arc::new(Pool {
@@ -105,27 +122,45 @@ impl Rings {
             serving: (0..self.queues).map(|_| AtomicUsize::new(0)).collect(),
             threads: Mutex::default(),
             nudges: AtomicU64::new(0),
+            refused: AtomicBool::new(false),
+            failure: Mutex::default(),
+            stop,
         });
         let (started, all_started) = mpsc::channel();
-        let number = self.rings.len();
+        let mut missing: HashSet<u16> = (0..self.queues).collect();
         for (i, ring) in self.rings.into_iter().enumerate() {
             let queue = (i % self.queues as usize) as u16;
-            let started = started.clone();
-            let started = move |worker: io::Result<&Worker<FS>>| {
-                // Nobody looks at it where another entry was refused first.
-                let _ = started.send(worker.map(|_| ()));
+            let of_it = started.clone();
+            let of_it = move |worker: io::Result<&Worker<FS>>| {
+                let _ = of_it.send(worker.map(|worker| worker.queue));
             };
-            pool.spawn(queue, move || Ok(ring), started)?;
+            if let Err(e) = pool.spawn(queue, move || Ok(ring), of_it) {
+                let _ = started.send(Err(e));
+            }
         }
-        let refused = all_started
-            .iter()
-            .take(number)
-            .find_map(|result: io::Result<()>| result.err());
-        if let Some(e) = &refused {
-            warn!("the kernel refused an entry of io_uring: {e}");
+        drop(started);
+        let mut failure = None;
+        for result in all_started {
+            match result {
+                Ok(queue) => drop(missing.remove(&queue)),
+                Err(e) => {
+                    warn!("an entry of io_uring: {e}");
+                    failure = Some(e);
+                }
+            }
         }
-        Ok((pool, refused.is_none()))
+        let io_uring = missing.is_empty();
+        if !io_uring && !pool.refused.load(Ordering::SeqCst) {
+            // The kernel holds all requests back.
+            pool.fail(failure.unwrap_or_else(panicked));
+            pool.join()?;
+        }
+        Ok((pool, io_uring))
     }
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("a thread of a ring panicked")
 }
 
 /// A ring that belongs to the thread which enables it, and runs the kernel's part of a request only
@@ -159,8 +194,13 @@ pub(crate) struct Pool<FS: Filesystem> {
     payload: usize,
     /// For each queue: threads that do not wait for an answer from elsewhere.
     serving: Vec<AtomicUsize>,
-    threads: Mutex<Vec<JoinHandle<io::Result<()>>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     nudges: AtomicU64,
+    /// The kernel refused an entry, and so sends requests by the device until each queue has one.
+    refused: AtomicBool,
+    /// Why it stopped.
+    failure: Mutex<Option<io::Error>>,
+    stop: Arc<Stop>,
 }
 
 impl<FS: Filesystem> Pool<FS> {
@@ -175,22 +215,23 @@ impl<FS: Filesystem> Pool<FS> {
         let name = format!("fuser-{queue}-{}", threads.len());
         let pool = Arc::clone(self);
         let event_loop = (self.new_loop)(name.clone());
-        let thread = thread::Builder::new().name(name).spawn(move || {
-            let worker = ring().and_then(|ring| Worker::new(event_loop, ring, queue, &pool));
+        let serve = move |pool: &Arc<Self>| {
+            let worker = ring().and_then(|ring| Worker::new(event_loop, ring, queue, pool));
             match worker {
                 Ok(mut worker) => {
                     started(Ok(&worker));
-                    let served = worker.serve(&pool);
-                    if served.is_err() {
-                        // The kernel may still have the entry.
-                        std::mem::forget(Arc::clone(&worker.slot));
-                    }
-                    served
+                    worker.serve(pool)
                 }
                 Err(e) => {
                     started(Err(e));
                     Ok(())
                 }
+            }
+        };
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let served = catch_unwind(AssertUnwindSafe(|| serve(&pool)));
+            if let Err(e) = served.unwrap_or_else(|_| Err(panicked())) {
+                pool.fail(e);
             }
         })?;
         threads.push(thread);
@@ -199,32 +240,36 @@ impl<FS: Filesystem> Pool<FS> {
 
     /// Another thread for a queue whose threads all wait.
     /// `inode` is of one of their requests.
-    fn grow(self: &Arc<Self>, queue: u16, inode: u64) {
+    fn grow(self: &Arc<Self>, queue: u16, inode: u64) -> io::Result<()> {
         info!("all threads of queue {queue} wait: starting another");
         let nudge = self.nudges.fetch_add(1, Ordering::Relaxed);
-        let started = move |worker: io::Result<&Worker<FS>>| {
-            let nudged = worker.and_then(|worker| worker.nudge(nudge, inode));
-            if let Err(e) = nudged {
-                error!("another thread for queue {queue}: {e}");
-            }
-        };
-        if let Err(e) = self.spawn(queue, ring, started) {
-            error!("another thread for queue {queue}: {e}");
+        let (started, result) = mpsc::channel();
+        self.spawn(queue, ring, move |worker| {
+            let _ = started.send(worker.and_then(|worker| worker.nudge(nudge, inode)));
+        })?;
+        result.recv().unwrap_or_else(|_| Err(panicked()))
+    }
+
+    /// Ends the session with this error.
+    fn fail(&self, error: io::Error) {
+        let mut failure = self.failure.lock();
+        // What fails afterwards does so because of that.
+        if !self.stop.is_stopped() {
+            error!("requests over io_uring cannot be served any more: {error}");
+            *failure = Some(error);
+            self.stop.stop();
         }
     }
 
     /// Returns when all threads have ended, with the first error.
     pub(crate) fn join(&self) -> io::Result<()> {
-        let mut result = Ok(());
         loop {
             // A thread may start others as long as it runs.
             let Some(thread) = self.threads.lock().pop() else {
-                return result;
+                return self.failure.lock().take().map_or(Ok(()), Err);
             };
-            let ended = thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread of a ring panicked")));
-            result = result.and(ended);
+            // A panic is a failure.
+            let _ = thread.join();
         }
     }
 }
@@ -238,6 +283,17 @@ struct Worker<FS: Filesystem> {
     queue: u16,
     /// A request had come when the entry was registered.
     came: bool,
+    /// The kernel does not have the entry.
+    disconnected: bool,
+}
+
+impl<FS: Filesystem> Drop for Worker<FS> {
+    fn drop(&mut self) {
+        if !self.disconnected {
+            // The kernel may still write there.
+            std::mem::forget(Arc::clone(&self.slot));
+        }
+    }
 }
 
 impl<FS: Filesystem> Worker<FS> {
@@ -258,14 +314,22 @@ impl<FS: Filesystem> Worker<FS> {
             scratch: Scratch::new(),
             queue,
             came: false,
+            disconnected: false,
         };
+        let stop = PollAdd::new(Fd(pool.stop.as_fd().as_raw_fd()), libc::POLLIN as u32);
+        let stop = stop.build().user_data(STOPPED).into();
+        // SAFETY: the pipe is there as long as the pool, which this thread holds.
+        unsafe { worker.ring.submission().push(&stop) }.map_err(io::Error::other)?;
         let iovecs = worker.slot.iovecs();
         worker.push(REGISTER, 0, Some(&iovecs))?;
         worker.ring.submit()?;
         // A refusal is there at once, and perhaps the first request.
         let first = worker.ring.completion().next();
-        match first.map(|first| first.result()) {
-            Some(refused) if refused < 0 => {
+        match first.map(|first| (first.user_data(), first.result())) {
+            Some((STOPPED, _)) => return Err(io::ErrorKind::NotConnected.into()),
+            Some((_, refused)) if refused < 0 => {
+                worker.disconnected = true;
+                pool.refused.store(true, Ordering::SeqCst);
                 return Err(io::Error::from_raw_os_error(-refused));
             }
             first => worker.came = first.is_some(),
@@ -301,16 +365,15 @@ impl<FS: Filesystem> Worker<FS> {
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)
     }
 
-    /// Serves requests until the file system is unmounted.
+    /// Serves requests until the file system is unmounted, or the pool stops.
     fn serve(&mut self, pool: &Arc<Pool<FS>>) -> io::Result<()> {
-        loop {
-            if std::mem::take(&mut self.came) || self.next()? {
-                self.request(pool);
-                self.push(COMMIT_AND_FETCH, self.slot.commit_id(), None)?;
-                continue;
+        while std::mem::take(&mut self.came) || self.next()? {
+            if !self.request(pool) {
+                break;
             }
-            return Ok(());
+            self.push(COMMIT_AND_FETCH, self.slot.commit_id(), None)?;
         }
+        Ok(())
     }
 
     /// Sends what is pushed, and waits for a request. `false`: there will be none any more.
@@ -322,17 +385,21 @@ impl<FS: Filesystem> Worker<FS> {
                 Err(e) => return Err(e),
             }
             if let Some(completion) = self.ring.completion().next() {
-                return match -completion.result() {
-                    0 => Ok(true),
-                    libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV => Ok(false),
-                    error => Err(io::Error::from_raw_os_error(error)),
+                return match (completion.user_data(), -completion.result()) {
+                    (STOPPED, _) => Ok(false),
+                    (_, 0) => Ok(true),
+                    (_, libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV) => {
+                        self.disconnected = true;
+                        Ok(false)
+                    }
+                    (_, error) => Err(io::Error::from_raw_os_error(error)),
                 };
             }
         }
     }
 
-    /// Serves the request that has come: its answer is ready to be committed.
-    fn request(&mut self, pool: &Arc<Pool<FS>>) {
+    /// Serves the request that has come: its answer is ready to be committed. `false`: the pool stopped meanwhile.
+    fn request(&mut self, pool: &Arc<Pool<FS>>) -> bool {
         let opcode = fuse_opcode::try_from(self.slot.opcode());
         let unique = self.slot.commit_id();
         // SAFETY: this is the thread of the ring, and a request has come; what is borrowed is out of
@@ -363,16 +430,37 @@ impl<FS: Filesystem> Worker<FS> {
                 self.slot.answer_error(unique, libc::EIO);
             }
         }
-        if !self.slot.is_answered() {
-            let serving = &pool.serving[self.queue as usize];
-            if serving.fetch_sub(1, Ordering::SeqCst) == 1 {
-                pool.grow(self.queue, self.slot.inode());
-            }
-            self.slot.wait();
-            serving.fetch_add(1, Ordering::SeqCst);
+        if !self.slot.is_answered() && !self.wait(pool) {
+            return false;
         }
         // SAFETY: this is the thread of the ring, and the request was out of use above.
-        unsafe { self.slot.write_answer() }
+        unsafe { self.slot.write_answer() };
+        true
+    }
+
+    /// Waits for an answer by another thread. `false`: the pool stopped meanwhile.
+    fn wait(&self, pool: &Arc<Pool<FS>>) -> bool {
+        let serving = &pool.serving[self.queue as usize];
+        let is_last = serving.fetch_sub(1, Ordering::SeqCst) == 1;
+        let mut tries = if is_last { TRIES } else { 0 };
+        while tries > 0 && serving.load(Ordering::SeqCst) == 0 {
+            tries -= 1;
+            match pool.grow(self.queue, self.slot.inode()) {
+                Ok(()) => break,
+                Err(e) if tries == 0 => pool.fail(e),
+                Err(e) => warn!("another thread for queue {}: {e}", self.queue),
+            }
+            if self.slot.wait_for(PAUSE) {
+                break;
+            }
+        }
+        while !self.slot.wait_for(PAUSE) {
+            if pool.stop.is_stopped() {
+                return false;
+            }
+        }
+        serving.fetch_add(1, Ordering::SeqCst);
+        true
     }
 
     /// Has the kernel send a request to this queue that needs no answer, so that the queue goes on.

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::fs::{self, File};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Whether the kernel offers FUSE over io_uring to the next mount: of the whole machine, and `N` unless somebody changed it.
 const OFFERED: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -30,9 +31,9 @@ pub fn with_it_enabled<T>(f: impl FnOnce() -> T) -> T {
     let before = fs::read_to_string(OFFERED).unwrap();
     let set = |value: &str| before.trim() == "Y" || fs::write(OFFERED, value).is_ok();
     assert!(set("Y"), "it was writable");
-    let result = f();
+    let result = catch_unwind(AssertUnwindSafe(f));
     set("N");
-    result
+    result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Calls `f` while the kernel does not offer it; `None`, said on standard error, where it always does.

@@ -1,6 +1,7 @@
 //! A room mounted for one test, gone when the test ends, however it ends.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+mod delegate;
 pub mod enable_uring;
 pub mod transport;
 
@@ -189,7 +190,12 @@ impl Mount {
 
     /// Waits for the end that something else brings about.
     pub fn join(&mut self) {
-        self.serving.take().unwrap().join().unwrap().unwrap();
+        self.ended().unwrap();
+    }
+
+    /// The same, with how it ended.
+    pub fn ended(&mut self) -> Result<(), mount::MountError> {
+        self.serving.take().unwrap().join().unwrap()
     }
 
     fn end(&mut self) {

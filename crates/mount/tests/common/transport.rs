@@ -30,6 +30,11 @@ pub fn mount(room: Arc<dyn FileSystem>, at: &Path, mut options: MountOptions) ->
 
 /// Forbids io_uring to this thread and those it starts, as a container's filter does.
 pub fn forbid_io_uring() {
+    forbid(&[libc::SYS_io_uring_setup]);
+}
+
+/// Forbids system calls to this thread and those it starts.
+pub fn forbid(calls: &[libc::c_long]) {
     const ALLOW: u32 = 0x7fff_0000;
     const REFUSE: u32 = 0x0005_0000 | libc::EPERM as u32;
     let step = |code: u32, jf: u8, k: u32| libc::sock_filter {
@@ -38,17 +43,14 @@ pub fn forbid_io_uring() {
         jf,
         k,
     };
-    let mut steps = [
-        // The number of the call is the first word.
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        step(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            1,
-            libc::SYS_io_uring_setup as u32,
-        ),
-        step(libc::BPF_RET | libc::BPF_K, 0, REFUSE),
-        step(libc::BPF_RET | libc::BPF_K, 0, ALLOW),
-    ];
+    // The number of the call is the first word.
+    let mut steps = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
+    for call in calls {
+        let is_it = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        steps.push(step(is_it, 1, *call as u32));
+        steps.push(step(libc::BPF_RET | libc::BPF_K, 0, REFUSE));
+    }
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, ALLOW));
     let program = libc::sock_fprog {
         len: steps.len() as u16,
         filter: steps.as_mut_ptr(),

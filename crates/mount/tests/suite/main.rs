@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod broken;
 #[path = "../common/mod.rs"]
 mod common;
 mod data;

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use mount::{Handle, MountOptions};
 use parking_lot::{Condvar, Mutex};
 use room::{
-    Access, DirEntry, Error, Fallocate, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner,
-    LockTable, NewCredential, NewFile, NewRoom, OpenOptions, RenameMode, Result, Room, RoomSpace,
-    Secret, SeekTo, SetAttr, XattrMode,
+    Access, Error, FileSystem, Inode, InodeNo, Lock, LockKind, LockOwner, LockTable, NewCredential,
+    NewRoom, OpenOptions, Result, Room, Secret,
 };
 use rustix::fs::{FlockOperation, flock};
+
+use crate::delegate_to_room;
 
 type Held = Arc<(
     Mutex<HashMap<(InodeNo, LockTable), (u8, LockOwner)>>,
@@ -38,41 +39,9 @@ struct Client {
     asked: Mutex<HashMap<InodeNo, u64>>,
 }
 
-macro_rules! delegate {
-    ($($name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        $(fn $name(&self, $($arg: $type),*) $(-> $result)? {
-            self.room.$name($($arg),*)
-        })*
-    };
-}
-
 impl FileSystem for Client {
-    delegate! {
+    delegate_to_room! {
         lookup(parent: InodeNo, name: &[u8]) -> Result<Inode>;
-        set_attributes(no: InodeNo, set: &SetAttr) -> Result<Inode>;
-        make(parent: InodeNo, name: &[u8], new: &NewFile) -> Result<Inode>;
-        create_tmpfile(parent: InodeNo, new: &NewFile) -> Result<Inode>;
-        link(no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode>;
-        unlink(parent: InodeNo, name: &[u8]) -> Result<()>;
-        rmdir(parent: InodeNo, name: &[u8]) -> Result<()>;
-        rename(parent: InodeNo, name: &[u8], new_parent: InodeNo, new_name: &[u8], mode: RenameMode) -> Result<()>;
-        read_link(no: InodeNo) -> Result<Vec<u8>>;
-        read_dir(no: InodeNo, after: u64, limit: usize) -> Result<Vec<(DirEntry, Inode)>>;
-        begin_read_dir(no: InodeNo, after: u64, limit: usize) -> Result<(Vec<(DirEntry, Inode)>, u64)>;
-        touch_atime(no: InodeNo);
-        hold(no: InodeNo);
-        release(no: InodeNo, count: u64);
-        read(no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize>;
-        write(no: InodeNo, offset: u64, data: &[u8]) -> Result<()>;
-        fallocate(no: InodeNo, what: Fallocate, offset: u64, len: u64) -> Result<()>;
-        seek(no: InodeNo, offset: u64, to: SeekTo) -> Result<u64>;
-        copy_range(from: InodeNo, from_offset: u64, to: InodeNo, to_offset: u64, len: u64) -> Result<u64>;
-        fsync(no: InodeNo) -> Result<()>;
-        sync() -> Result<()>;
-        set_xattr(no: InodeNo, name: &[u8], value: &[u8], mode: XattrMode, drop_setgid: bool) -> Result<()>;
-        remove_xattr(no: InodeNo, name: &[u8]) -> Result<()>;
-        xattr_names(no: InodeNo) -> Result<Vec<Vec<u8>>>;
-        space() -> Result<RoomSpace>;
     }
 
     fn attributes(&self, no: InodeNo) -> Result<Inode> {

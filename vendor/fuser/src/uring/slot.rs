@@ -19,6 +19,7 @@ use std::io;
 use std::io::IoSlice;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::error;
 use parking_lot::Condvar;
@@ -269,12 +270,12 @@ impl Slot {
         self.state.lock().answer.is_some()
     }
 
-    /// Returns when the request is answered.
-    pub(super) fn wait(&self) {
+    /// Returns when the request is answered, or with `false` after this time.
+    pub(super) fn wait_for(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
-        while state.answer.is_none() {
-            self.answered.wait(&mut state);
-        }
+        let is_open = |state: &mut State| state.answer.is_none();
+        let waited = self.answered.wait_while_for(&mut state, is_open, time);
+        !waited.timed_out()
     }
 
     /// Writes the answer where the kernel takes it from.
