@@ -6,6 +6,8 @@
 //! TODO: This module is meant to go away soon in favor of `ll::Request`.
 
 use std::convert::TryFrom;
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use log::debug;
@@ -61,10 +63,12 @@ impl<'a> RequestWithSender<'a> {
     /// request and sends back the returned reply to the kernel
     pub(crate) fn dispatch<FS: Filesystem>(&self, se: &SessionEventLoop<FS>) {
         debug!("{} thread={}", self.request, se.thread_name);
-        match self.dispatch_req(se) {
-            Ok(Some(resp)) => self.reply::<ReplyRaw>().send_ll(&resp),
-            Ok(None) => {}
-            Err(errno) => self.reply::<ReplyRaw>().send_ll(&ResponseErrno(errno)),
+        // A thread that ends by a panic is missing afterwards; a reply that is dropped sends an error.
+        match catch_unwind(AssertUnwindSafe(|| self.dispatch_req(se))) {
+            Ok(Ok(Some(resp))) => self.reply::<ReplyRaw>().send_ll(&resp),
+            Ok(Ok(None)) => {}
+            Ok(Err(errno)) => self.reply::<ReplyRaw>().send_ll(&ResponseErrno(errno)),
+            Err(_) => error!("a panic while serving {}", self.request),
         }
     }
 

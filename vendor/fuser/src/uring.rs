@@ -430,6 +430,10 @@ impl<FS: Filesystem> Worker<FS> {
                 self.slot.answer_error(unique, libc::EIO);
             }
         }
+        // No reply has it: a panic came before there was one.
+        if Arc::strong_count(&self.slot) == 1 && !self.slot.is_answered() {
+            self.slot.answer_error(unique, libc::EIO);
+        }
         if !self.slot.is_answered() && !self.wait(pool) {
             return false;
         }

@@ -207,6 +207,7 @@ impl Filesystem for Waiting {
 
     fn getxattr(&self, _: &Request, _: INodeNo, name: &OsStr, _: u32, reply: ReplyXattr) {
         match name.to_str() {
+            Some("user.panic") => panic!("as asked"),
             Some("user.no-more-threads") => {
                 self.0.both.wait();
                 transport::forbid(&[libc::SYS_io_uring_setup]);
@@ -275,6 +276,28 @@ impl Small {
         let (sent, ended) = channel();
         std::thread::spawn(move || sent.send(self.session.join()).unwrap());
         come(&ended, &at)
+    }
+}
+
+/// More often than there are threads.
+#[test]
+fn a_panic_is_an_error_of_its_request_alone() {
+    for over_io_uring in [false, true] {
+        let Some(small) = Small::new(over_io_uring) else {
+            continue;
+        };
+        for _ in 0..5 {
+            assert_eq!(
+                small.asked("user.panic").raw_os_error(),
+                Some(libc::EIO),
+                "over io_uring: {over_io_uring}"
+            );
+        }
+        assert_eq!(
+            small.asked("user.other").raw_os_error(),
+            Some(libc::ENODATA)
+        );
+        small.end().unwrap();
     }
 }
 
