@@ -250,6 +250,9 @@ pub enum CatalogError {
     /// There is no snapshot with this number, or no more.
     #[error("there is no snapshot {0}")]
     NoSnapshot(u64),
+    /// This user may not read or change a file of the catalog, or nobody may: the storage is read-only.
+    #[error("catalog storage: {0}")]
+    Denied(std::io::Error),
     /// The storage failed.
     #[error("catalog storage: {0}")]
     Io(String),
@@ -271,6 +274,7 @@ impl From<CatalogError> for model::Error {
             CatalogError::NoSpace => Self::NoSpace,
             CatalogError::Poisoned => Self::Poisoned,
             CatalogError::NoSnapshot(_) => Self::Stale,
+            CatalogError::Denied(e) => Self::Io(e),
             other => Self::Catalog(Box::new(other)),
         }
     }

@@ -2,8 +2,11 @@
 //!
 //! Invariant: a message names the thing it is about (a room, a path) and never a secret.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
 
 use crate::exit::Exit;
 pub use crate::fault::io_exit;
@@ -25,7 +28,7 @@ pub enum Error {
         message: String,
     },
     /// A room as a whole could not be opened or worked on.
-    #[error("{}: {}", room.display(), room_words(source))]
+    #[error("{}: {}", room.display(), room_words(room, source))]
     Room {
         /// Its directory.
         room: PathBuf,
@@ -104,7 +107,7 @@ impl Error {
 }
 
 /// The room's own words, with the next step where the room cannot know it.
-fn room_words(error: &room::Error) -> String {
+fn room_words(room: &Path, error: &room::Error) -> String {
     match error {
         room::Error::Catalog(_) => {
             let words = error.to_string();
@@ -125,6 +128,26 @@ fn room_words(error: &room::Error) -> String {
         room::Error::Io(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {
             "the room is stored on a read-only file system: it can be read, not changed; mount it with -r".into()
         }
+        room::Error::Io(e) if e.kind() == io::ErrorKind::PermissionDenied && room.is_dir() => {
+            let next = match may_be_read(room) {
+                true => "it can be read, not changed; mount it with -r",
+                false => "become the user to whom the room belongs",
+            };
+            format!("this user may not do that with the room's files ({e}): {next}")
+        }
         other => other.to_string(),
     }
+}
+
+/// Whether this user may read all that a room is read from.
+fn may_be_read(room: &Path) -> bool {
+    let may = |path: &Path| access(path, Access::READ_OK).is_ok();
+    // Only a writer needs these.
+    let needless = |name: &OsStr| name == "lock" || name == "control";
+    // With the dot, it must be allowed to enter the directory too.
+    may(&room.join("segments/."))
+        && std::fs::read_dir(room).is_ok_and(|mut files| {
+            files
+                .all(|file| file.is_ok_and(|file| needless(&file.file_name()) || may(&file.path())))
+        })
 }

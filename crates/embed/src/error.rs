@@ -1,6 +1,7 @@
 //! What can go wrong, in the few kinds that a foreign program distinguishes.
 
 use std::any::Any;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use room::Error as RoomError;
@@ -115,7 +116,11 @@ impl Error {
                 RoomError::TooManySymlinks => libc::ELOOP,
                 RoomError::CrossDevice => libc::EXDEV,
                 RoomError::ReadOnly => libc::EROFS,
-                RoomError::Io(e) => e.raw_os_error().unwrap_or(libc::EIO),
+                RoomError::Io(e) => match e.kind() {
+                    ErrorKind::PermissionDenied => libc::EACCES,
+                    ErrorKind::ReadOnlyFilesystem => libc::EROFS,
+                    _ => e.raw_os_error().unwrap_or(libc::EIO),
+                },
                 other => of_room(other).errno(),
             },
             Self::NotOpenedFor(_) => libc::EBADF,

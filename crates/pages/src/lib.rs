@@ -33,7 +33,7 @@ mod tests;
 pub use file::PageFile;
 pub use registration::Registration;
 pub use start::start;
-pub use vfs::reads;
+pub use vfs::{not_opened, reads};
 
 /// The name by which SQLite knows this layer.
 pub const VFS: &str = "strongroom";

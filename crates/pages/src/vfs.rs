@@ -28,11 +28,17 @@ static NAME: &CStr = c"strongroom";
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
+    static NOT_OPENED: Cell<Option<io::Error>> = const { Cell::new(None) };
 }
 
 /// How often SQLite has read from a file in calls of this thread.
 pub fn reads() -> u64 {
     READS.get()
+}
+
+/// Why the storage refused to open the last file that SQLite could not open in calls of this thread: SQLite itself says only that.
+pub fn not_opened() -> Option<io::Error> {
+    NOT_OPENED.take()
 }
 
 /// What SQLite allocates for each open file.
@@ -197,6 +203,7 @@ unsafe extern "C" fn open(
 }
 
 fn open_named(path: &str, flags: c_int) -> io::Result<File> {
+    NOT_OPENED.set(None);
     let (storage, name) = resolve(path).ok_or(ErrorKind::NotFound)?;
     let has = |flag| flags & flag != 0;
     let create = has(ffi::SQLITE_OPEN_CREATE);
@@ -212,7 +219,9 @@ fn open_named(path: &str, flags: c_int) -> io::Result<File> {
         // Only a catalog that is being made is written without a log.
         return Err(ErrorKind::PermissionDenied.into());
     }
-    let plain = Plain::open(&storage, name, mode, create)?;
+    let plain = Plain::open(&storage, name, mode, create).inspect_err(|e| {
+        NOT_OPENED.set(Some(io::Error::new(e.kind(), format!("{name}: {e}"))));
+    })?;
     let plain = Box::new(match has(ffi::SQLITE_OPEN_MAIN_DB) {
         true => plain.reading_around(),
         false => plain,

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, FileKind, SqlCatalog};
+use catalog::{Catalog, CatalogError, FileKind, SqlCatalog};
 use pages::authentic;
 use seal::{Credential, MasterKey};
 use segments::{DirStore, SegmentNo};
@@ -263,11 +263,13 @@ fn open_catalog(
         cut_log: options.accept_rollback,
         ..catalog::OpenOptions::default()
     };
-    let catalog = SqlCatalog::open(&storage, CATALOG, key, &catalog_options)?;
-    if !catalog.has_unreplayed_records() {
-        return replayed(storage, catalog);
+    match SqlCatalog::open(&storage, CATALOG, key, &catalog_options) {
+        Ok(catalog) if !catalog.has_unreplayed_records() => return replayed(storage, catalog),
+        Ok(_) => {}
+        // SQLite opens its log for writing also where it only reads.
+        Err(CatalogError::Denied(_)) if options.read_only => {}
+        Err(e) => return Err(e.into()),
     }
-    drop(catalog);
     let storage: Arc<dyn Storage> = Arc::new(storage::Overlay::new(storage));
     let catalog_options = catalog::OpenOptions {
         read_only: false,

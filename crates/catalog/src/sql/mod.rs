@@ -181,6 +181,10 @@ impl From<rusqlite::Error> for CatalogError {
             ErrorCode::NotADatabase => Self::NotThisRoom,
             ErrorCode::DatabaseCorrupt => Self::Damaged(error.to_string()),
             ErrorCode::DiskFull => Self::NoSpace,
+            ErrorCode::CannotOpen => match pages::not_opened() {
+                Some(why) => open::storage_error(why),
+                None => Self::Io(error.to_string()),
+            },
             _ => Self::Io(error.to_string()),
         }
     }

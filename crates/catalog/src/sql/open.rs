@@ -108,8 +108,8 @@ impl SqlCatalog {
     ///
     /// # Errors
     /// [`CatalogError::NotThisRoom`], [`CatalogError::Version`], [`CatalogError::Damaged`]; [`CatalogError::Io`] where
-    /// the file cannot be opened, or must be recovered in storage that cannot be written. That nobody else has it open
-    /// is the caller's to see to.
+    /// the file cannot be opened; [`CatalogError::Denied`] where it may not be, or must be recovered in storage that cannot be
+    /// written. That nobody else has it open is the caller's to see to.
     pub fn open(
         storage: &Arc<dyn Storage>,
         name: &str,
@@ -350,20 +350,11 @@ fn open_for_reading(
         conn.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;")?;
         return Ok(conn);
     }
-    let recover = || -> Result<Connection> {
-        let conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        check_version(&conn)?;
-        settle(&conn)?;
-        conn.execute_batch("PRAGMA query_only = ON;")?;
-        Ok(conn)
-    };
-    recover().map_err(|error| match error {
-        CatalogError::Io(why) => CatalogError::Io(format!(
-            "{name}: was not closed properly, and reading what its log holds needs storage that can be written ({why}); \
-             open it for writing once, or copy it elsewhere"
-        )),
-        other => other,
-    })
+    let conn = connect(&path, key, options, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    check_version(&conn)?;
+    settle(&conn)?;
+    conn.execute_batch("PRAGMA query_only = ON;")?;
+    Ok(conn)
 }
 
 /// A connection that has the key; nothing is read yet, and closing it moves nothing out of the log.
@@ -492,9 +483,16 @@ pub(super) fn place(storage: &Arc<dyn Storage>) -> Result<Registration> {
 }
 
 pub(super) fn at(name: &str, error: &io::Error) -> CatalogError {
+    storage_error(io::Error::new(error.kind(), format!("{name}: {error}")))
+}
+
+pub(super) fn storage_error(error: io::Error) -> CatalogError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CatalogError::NoSpace,
-        _ => CatalogError::Io(format!("{name}: {error}")),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            CatalogError::Denied(error)
+        }
+        _ => CatalogError::Io(error.to_string()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common::setting::on_a_disk;
 use crate::common::{CHEAP, Sandbox, can_mount, is_root, noise};
@@ -85,6 +86,100 @@ fn a_room_on_a_read_only_disk_is_mounted_with_r() {
     assert!(s.path("mnt/f").exists());
     s.umount();
     remount("remount,rw");
+    // One that was not closed is read there too.
+    assert!(s.mount());
+    s.kill_after(Duration::ZERO).join().unwrap();
+    s.clear_after_kill();
+    assert!(s.path("room/catalog.db-wal").exists());
+    remount("remount,ro");
+    assert_eq!(s.with_pass(["ls", "room"]), "f\n");
+    s.with_pass(["check", "--read-data", "room"]);
+    remount("remount,rw");
+}
+
+/// What failed: a room whose directory, or one of whose files, a user may not change or read was called damaged, with the advice
+/// to check it. `check --repair` of it ended with "everything is whole". One that was not closed could not be read there.
+#[test]
+fn a_room_that_this_user_may_not_change_is_readable_and_not_called_damaged() {
+    if !can_mount() || !is_root() {
+        return;
+    }
+    let mut s = Sandbox::of_user(Some(65534));
+    s.use_own_copy();
+    s.create();
+    let mode = |how: &[&str]| {
+        let done = Command::new("chmod")
+            .current_dir(s.path(""))
+            .args(how)
+            .status();
+        assert!(done.unwrap().success(), "{how:?}");
+    };
+    let refused = |args: &[&str], next: &str| {
+        let err = s.fails(1, args);
+        assert!(
+            err.contains("room: this user may not do that with the room's files (")
+                && err.ends_with(&format!("): {next}\n")),
+            "{args:?}: {err}"
+        );
+    };
+    let (readable, unreadable) = (
+        "it can be read, not changed; mount it with -r",
+        "become the user to whom the room belongs",
+    );
+    assert!(s.mount());
+    s.ok(["cp", "pass", "room:/f"]);
+    s.ok(["sync", "room"]);
+    s.kill_after(Duration::ZERO).join().unwrap();
+    s.clear_after_kill();
+    // With what the killed process left, and without; the room with all its files, and its directory alone.
+    for (left, what) in [(true, "-R"), (false, "-R"), (false, "-f")] {
+        assert_eq!(s.path("room/catalog.db-wal").exists(), left);
+        mode(&[what, "a-w", "room"]);
+        for args in [
+            &["mount", "room", "mnt"][..],
+            &["cp", "pass", "room:/g"],
+            &["rm", "room:/f"],
+            &["compact", "room"],
+            &["check", "--repair", "room"],
+        ] {
+            refused(args, readable);
+        }
+        assert_eq!(s.with_pass(["ls", "room"]), "f\n");
+        assert!(s.with_pass(["cat", "room:/f"]).starts_with("correct horse"));
+        s.with_pass(["check", "--read-data", "room"]);
+        s.with_pass(["mount", "-r", "room", "mnt"]);
+        s.umount();
+        mode(&["-R", "u+w", "room"]);
+        // Opened for writing once, it is closed properly.
+        s.with_pass(["compact", "room"]);
+    }
+    for file in ["room/catalog.db", "room/catalog.db-pages"] {
+        mode(&["0", file]);
+        for args in [
+            &["ls", "room"][..],
+            &["check", "room"],
+            &["cp", "pass", "room:/g"],
+        ] {
+            refused(args, unreadable);
+        }
+        mode(&["600", file]);
+    }
+    mode(&["0", "room/lock"]);
+    refused(&["cp", "pass", "room:/g"], readable);
+    assert_eq!(s.with_pass(["ls", "room"]), "f\n");
+    mode(&["600", "room/lock"]);
+    for (dir, bits) in [
+        ("room", "0"),
+        ("room", "111"),
+        ("room/segments", "0"),
+        ("room/segments", "444"),
+    ] {
+        mode(&[bits, dir]);
+        let err = s.fails(1, ["ls", "room"]);
+        assert!(err.contains("belongs"), "{dir} {bits}: {err}");
+        mode(&["755", dir]);
+    }
+    assert_eq!(s.with_pass(["ls", "room"]), "f\n");
 }
 
 #[test]
