@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
+use seal::SealError;
 
 use crate::exit::Exit;
 pub use crate::fault::io_exit;
@@ -125,6 +126,9 @@ fn room_words(room: &Path, error: &room::Error) -> String {
         // It has not written its number yet.
         room::Error::InUse { pid: 0 } => "the room is in use by another process".into(),
         room::Error::InUse { pid } => format!("the room is in use by process {pid}"),
+        room::Error::Seal(_) if matches!(SealError::of(error), Some(SealError::SlotsLost(_))) => {
+            format!("{error}; nothing was changed. Go on without them with --drop-slots, and add them again with `strongroom key add`")
+        }
         room::Error::Io(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => {
             "the room is stored on a read-only file system: it can be read, not changed; mount it with -r".into()
         }

@@ -53,7 +53,7 @@ fn with_other_secrets(mut request: Request) -> Request {
         }
         Request::RemoveSlot { with, .. }
         | Request::HeaderBackup { with }
-        | Request::Rekey { with } => (Some(with), None),
+        | Request::Rekey { with, .. } => (Some(with), None),
         Request::Status {}
         | Request::Info {}
         | Request::Space {}

@@ -80,6 +80,8 @@ pub enum Request {
     Rekey {
         /// Opens the room, and keeps its slot.
         with: Given,
+        /// Also if slots are dropped by that.
+        drop_slots: bool,
     },
     /// Creates a snapshot made by hand.
     CreateSnapshot {

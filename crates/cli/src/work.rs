@@ -130,9 +130,13 @@ pub(crate) fn carry_out(
             let moment = moment.parse().map_err(failed)?;
             Reply::SnapshotName(room.snapshot_of(&moment).map_err(failed)?)
         }
-        Request::Rekey { with } => {
+        Request::Rekey { with, drop_slots } => {
             let (credential, _) = must_open(dir, room, with)?;
-            let report = room.rekey(&credential, progress).map_err(failed)?;
+            let report = match drop_slots {
+                true => room.rekey(&credential, progress),
+                false => room.rekey_keeping_slots(&credential, progress),
+            };
+            let report = report.map_err(failed)?;
             Reply::Rekeyed(rekey_reply(report))
         }
     })
@@ -179,7 +183,7 @@ pub(crate) fn needs_plugin(room: &Room, request: &Request) -> bool {
         }
         Request::RemoveSlot { with, .. } | Request::HeaderBackup { with } => with.uses_plugin(),
         // Every slot is sealed again. One whose plugin cannot be started would be lost.
-        Request::Rekey { with } => {
+        Request::Rekey { with, .. } => {
             let mut slots = room.slots().into_iter();
             with.uses_plugin()
                 || slots.any(|slot| {

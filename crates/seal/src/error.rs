@@ -60,6 +60,9 @@ pub enum SealError {
     /// A rekey would leave no slot that opens the room. Give the credential of one to keep.
     #[error("no key slot would open the room after the rekey: give the credential of one to keep")]
     NothingKept,
+    /// A rekey would drop these slots, which are to be kept. Nothing has changed.
+    #[error("a rekey would drop key slots that it cannot renew: {0}")]
+    SlotsLost(String),
     /// A rekey is under way already. Finish it first.
     #[error("a rekey is under way: let it finish before starting another")]
     RekeyUnderWay,

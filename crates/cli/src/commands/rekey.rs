@@ -20,14 +20,17 @@ use crate::work::{self, Progress};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The credential you give keeps its slot, and so do age and SSH recipients. Other passphrases and key \
-files cannot be carried over, because the room does not know them: their slots are dropped and listed, to be added \
-again with `strongroom key add`.\n\n\
+files cannot be carried over, because the room does not know them: the command lists their slots and changes nothing, \
+unless --drop-slots is given. Their keys can be added again with `strongroom key add`.\n\n\
 A shared room is re-encrypted on its network disks: stop its metadata server first, and let all disks run."
 )]
 pub(crate) struct Args {
     /// The room's directory, or where it is mounted
     #[arg(value_parser = room_argument())]
     room: PathBuf,
+    /// Go on although key slots are lost that cannot be carried over
+    #[arg(long)]
+    drop_slots: bool,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -52,7 +55,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         Err(_) if is_shared => on_disks(&args, &with, &progress),
         Err(e) => Err(e),
         Ok(access) => {
-            let reply = access.run(&Request::Rekey { with }, &progress);
+            let drop_slots = args.drop_slots;
+            let reply = access.run(&Request::Rekey { with, drop_slots }, &progress);
             reply.and_then(|reply| match reply {
                 Reply::Rekeyed(report) => access.close().map(|()| report),
                 _ => Err(unexpected()),
@@ -107,6 +111,7 @@ fn on_disks(args: &Args, with: &Given, progress: Progress<'_>) -> Result<RekeyRe
     let done = metadata_server::server::rekey(
         &args.room,
         &with.credential()?,
+        !args.drop_slots,
         options,
         &*bucket::files_of(&args.room),
         progress,

@@ -311,11 +311,38 @@ fn a_backup_is_a_room_and_a_later_one_copies_only_what_is_new() {
 fn a_rekeyed_room_opens_with_the_key_that_was_given_and_drops_the_others() {
     let (s, _) = two_segments();
     s.with_pass(
-        ["key", "add", "room", "--new-passphrase-file", "wrong"]
-            .iter()
-            .chain(&CHEAP),
+        [
+            "key",
+            "add",
+            "room",
+            "--new-passphrase-file",
+            "wrong",
+            "--label",
+            "theirs",
+        ]
+        .iter()
+        .chain(&CHEAP),
     );
-    let text = s.with_pass(["rekey", "room", "--json"]);
+    // What failed: which slots are lost was said when they were.
+    let header = std::fs::read(s.path("room/header.json")).unwrap();
+    for mounted in [false, true] {
+        if mounted && !s.mount() {
+            break;
+        }
+        let refused = s.fails(1, ["rekey", "room"]);
+        assert!(
+            refused.ends_with(
+                "room: a rekey would drop key slots that it cannot renew: 1 (passphrase, \"theirs\"); nothing was changed. Go on \
+             without them with --drop-slots, and add them again with `strongroom key add`\n"
+            ),
+            "{refused}"
+        );
+        if mounted {
+            s.umount();
+        }
+    }
+    assert_eq!(std::fs::read(s.path("room/header.json")).unwrap(), header);
+    let text = s.with_pass(["rekey", "room", "--drop-slots", "--json"]);
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         (&report["finished"], &report["dropped_slots"][0]["slot"]),

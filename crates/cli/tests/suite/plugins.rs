@@ -269,7 +269,10 @@ fn a_rekey_wraps_for_the_plugin_again() {
     place.ok("", &pass(&["rekey", "room"]));
     place.ok("", &["ls", "room:", "--identity", "id"]);
     // A plugin that fails loses its slot, and the command says so.
-    let dropped = place.ok("dies", &pass(&["rekey", "room"]));
+    let refused = place.fails("dies", 1, &pass(&["rekey", "room"]));
+    assert!(refused.contains("1 (recipients)"), "{refused}");
+    place.ok("", &["ls", "room:", "--identity", "id"]);
+    let dropped = place.ok("dies", &pass(&["rekey", "room", "--drop-slots"]));
     assert!(dropped.contains("key slot 1 (recipients)"), "{dropped}");
     place.ok("", &pass(&["ls", "room:"]));
 }

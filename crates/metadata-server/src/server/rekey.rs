@@ -23,7 +23,7 @@ use crate::placement::NetStorage;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Gives a shared room another master key. Its server must not run; its disks must. From then on clients get the keys of the
-/// units that they may use, also in a room of before.
+/// units that they may use, also in a room of before. With `keep_slots` as [`Room::rekey_keeping_slots`].
 ///
 /// # Errors
 /// `DiskAway`, and no change, where a disk does not answer; as for [`MetadataServer::start`](super::MetadataServer::start);
@@ -31,6 +31,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn rekey(
     dir: &Path,
     credential: &Credential,
+    keep_slots: bool,
     options: OpenOptions,
     files: &dyn RoomFiles,
     progress: Progress<'_>,
@@ -43,7 +44,11 @@ pub fn rekey(
         open_room((files, &Turn::NOW), dir, credential, options, FLUSH_TIMEOUT)?;
     let disks = enrol::disks(&room)?;
     let authority = attach(&room, &storage, &fence, disks, Timing::default())?;
-    let outcome = resealed(&room, &storage, &authority, credential, progress);
+    let rekey = || match keep_slots {
+        true => room.rekey_keeping_slots(credential, progress),
+        false => room.rekey(credential, progress),
+    };
+    let outcome = resealed(rekey, &storage, &authority);
     authority.stop();
     let closed = room.close();
     authority.withdraw();
@@ -53,16 +58,14 @@ pub fn rekey(
 }
 
 fn resealed(
-    room: &Room,
+    rekey: impl FnOnce() -> room::Result<RekeyReport>,
     storage: &NetStorage,
     authority: &Arc<Authority>,
-    credential: &Credential,
-    progress: Progress<'_>,
 ) -> Result<RekeyReport, ServerError> {
     if let Some(away) = authority.disks().into_iter().find(|disk| !disk.reachable) {
         return Err(ServerError::DiskAway(away.name));
     }
-    let report = room.rekey(credential, progress)?;
+    let report = rekey()?;
     // What the old segments had is free. A disk that fails now frees it under the next server.
     storage.release();
     Ok(report)

@@ -165,6 +165,7 @@ fn a_shared_room_from_before_position_keys_is_refused_by_name_until_it_is_rekeye
         metadata_server::server::rekey(
             &golden.room(),
             &credential(),
+            false,
             golden.options(),
             &InDirectory,
             &|_, _| true,

@@ -171,6 +171,7 @@ fn data_that_the_server_moved_needs_keys_that_were_not_given() {
     let report = metadata_server::server::rekey(
         &world.room_dir(),
         &common::credential(),
+        false,
         options,
         &metadata_server::server::InDirectory,
         &|_, _| true,
@@ -274,6 +275,7 @@ fn a_second_unit_with_the_same_tag_is_refused_by_client_and_server() {
         metadata_server::server::rekey(
             &world.room_dir(),
             &common::credential(),
+            false,
             options.clone(),
             &metadata_server::server::InDirectory,
             &|_, _| true,

@@ -39,26 +39,37 @@ pub(crate) enum Step {
     Resealed,
 }
 
+/// Slots as a message names them.
+fn words(slots: &[SlotInfo]) -> String {
+    let words = slots.iter().map(|slot| match slot.label.as_str() {
+        "" => format!("{} ({})", slot.id, slot.kind.name()),
+        label => format!("{} ({}, \"{label}\")", slot.id, slot.kind.name()),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
 impl Maintenance {
     /// Begins a rekey or goes on with one.
     pub(crate) fn rekey(
         &self,
         credential: &Credential,
+        keep_slots: bool,
         progress: Progress<'_>,
     ) -> Result<RekeyReport> {
-        self.rekey_watched(credential, progress, &|_| {})
+        self.rekey_watched(credential, keep_slots, progress, &|_| {})
     }
 
     pub(crate) fn rekey_watched(
         &self,
         credential: &Credential,
+        keep_slots: bool,
         progress: Progress<'_>,
         watch: &dyn Fn(Step),
     ) -> Result<RekeyReport> {
         let _one = self.moving.lock();
         let mut report = RekeyReport::default();
         if !self.keys.header().header.rekey_under_way() {
-            report.dropped_slots = self.begin_rekey(credential, watch)?;
+            report.dropped_slots = self.begin_rekey(credential, keep_slots, watch)?;
         }
         self.reseal(&mut report, progress)?;
         watch(Step::Resealed);
@@ -69,7 +80,12 @@ impl Maintenance {
         Ok(report)
     }
 
-    fn begin_rekey(&self, credential: &Credential, watch: &dyn Fn(Step)) -> Result<Vec<SlotInfo>> {
+    fn begin_rekey(
+        &self,
+        credential: &Credential,
+        keep_slots: bool,
+        watch: &dyn Fn(Step),
+    ) -> Result<Vec<SlotInfo>> {
         // Nobody may be working on one catalog for long.
         let _swap = self.catalog.for_replacing();
         let new = MasterKey::random();
@@ -92,6 +108,9 @@ impl Maintenance {
             .begin_rekey(&old.1, &next.master, &[(slot.slot, credential)])
             .map_err(Error::from)?;
         drop(slot);
+        if keep_slots && !dropped.is_empty() {
+            return Err(seal::SealError::SlotsLost(words(&dropped)).into());
+        }
         if self.env.options.network_backed {
             next.header.require_position_keys();
         }

@@ -112,10 +112,24 @@ impl Room {
     }
 
     /// Gives the room a new master key and re-encrypts everything under it; goes on with a rekey that was interrupted.
-    /// `credential` keeps its slot. The room can be used meanwhile. Space for about a segment more is needed.
+    /// `credential` keeps its slot; what cannot be renewed is dropped. The room can be used meanwhile. Space for about a segment more
+    /// is needed.
     pub fn rekey(&self, credential: &Credential, progress: Progress<'_>) -> Result<RekeyReport> {
         self.writable()?;
-        self.parts()?.maintenance.rekey(credential, progress)
+        self.parts()?.maintenance.rekey(credential, false, progress)
+    }
+
+    /// The same, if all key slots can be kept.
+    ///
+    /// # Errors
+    /// [`seal::SealError::SlotsLost`], and no change, where a rekey that begins would drop some.
+    pub fn rekey_keeping_slots(
+        &self,
+        credential: &Credential,
+        progress: Progress<'_>,
+    ) -> Result<RekeyReport> {
+        self.writable()?;
+        self.parts()?.maintenance.rekey(credential, true, progress)
     }
 
     fn writable(&self) -> Result<()> {

@@ -35,7 +35,7 @@ fn a_rekey_killed_at_every_step_opens_and_goes_on() {
     let report = room
         .parts
         .maintenance
-        .rekey_watched(&credential(), &|_, _| true, &watch)
+        .rekey_watched(&credential(), false, &|_, _| true, &watch)
         .unwrap();
     assert!(report.finished);
     let copies = copies.into_inner().unwrap();
