@@ -207,6 +207,7 @@ mod tests {
                 Request::RemoveSlot {
                     with: with(GivenKind::KeyFile),
                     slot: 31,
+                    force: true,
                 },
             ),
             (

@@ -44,6 +44,8 @@ pub enum Request {
         with: Given,
         /// The slot.
         slot: u32,
+        /// Also if it is the one that `with` opens.
+        force: bool,
     },
     /// Replaces what opens a slot.
     ChangeSlot {

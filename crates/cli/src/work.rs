@@ -57,8 +57,15 @@ pub(crate) fn carry_out(
             must_open(dir, room, with)?;
             Reply::Slot(room.add_slot(new.credential()?, label).map_err(failed)?)
         }
-        Request::RemoveSlot { with, slot } => {
-            must_open(dir, room, with)?;
+        Request::RemoveSlot { with, slot, force } => {
+            let (_, opened) = must_open(dir, room, with)?;
+            if opened == *slot && !force && room.slots().len() > 1 {
+                return Err(Error::failed(format!(
+                    "{}: key slot {slot} is the one that was opened just now: give a credential that stays, so that it is sure \
+                     the room still opens, or --force",
+                    dir.display()
+                )));
+            }
             room.remove_slot(*slot).map_err(failed)?;
             Reply::Nothing
         }

@@ -49,6 +49,9 @@ enum Command {
         room: PathBuf,
         /// The slot's number, as `key list` shows it
         slot: u32,
+        /// Remove also the slot that the given credential opens
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         open: OpenArgs,
     },
@@ -89,9 +92,14 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             reported(&room, slot, "added", global);
             Ok(())
         }
-        Command::Remove { room, slot, open } => {
+        Command::Remove {
+            room,
+            slot,
+            force,
+            open,
+        } => {
             let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
-            access.run(&Request::RemoveSlot { with, slot }, &|_, _| true)?;
+            access.run(&Request::RemoveSlot { with, slot, force }, &|_, _| true)?;
             access.close()?;
             reported(&room, slot, "removed", global);
             Ok(())

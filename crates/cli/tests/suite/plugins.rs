@@ -165,7 +165,8 @@ fn a_slot_of_a_plugin_is_added_listed_used_and_removed() {
     // A plugin without a key of its own in the room.
     std::fs::write(place.s.path("other"), OTHER_IDENTITY).unwrap();
     place.fails("", 3, &["ls", "room:", "--identity", "other"]);
-    place.ok("", &["key", "remove", "room", "1", "--identity", "id"]);
+    let own = ["key", "remove", "room", "1", "--identity", "id", "--force"];
+    place.ok("", &own);
     place.fails("", 3, &["ls", "room:", "--identity", "id"]);
     place.ok("", &pass(&["ls", "room:"]));
 }
