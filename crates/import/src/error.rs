@@ -25,9 +25,9 @@ pub enum Error {
         /// What was looked for and is not there.
         why: String,
     },
-    /// It is encrypted, and no key was given.
+    /// It can be an encrypted container, and no key was given.
     #[error(
-        "{}: encrypted, and no key was given: name its passphrase or key with --source-passphrase-file or --source-key-file",
+        "{}: no SQLite database: if it is an encrypted container, name its passphrase or key with --source-passphrase-file or --source-key-file",
         path.display()
     )]
     NeedsKey {

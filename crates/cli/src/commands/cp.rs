@@ -191,15 +191,20 @@ impl Transfer {
     pub(crate) fn destinations(&self, sources: &[Location]) -> Result<Vec<PathBuf>> {
         let to = self.target_tree()?;
         let (path, must_be_directory) = parts(&self.target);
+        let failed = |fault| Error::At {
+            what: words(&self.target),
+            fault,
+        };
         let into = match to.stat(path, true) {
             Ok(meta) => meta.kind == FileKind::Directory,
-            Err(fault) if fault.is_not_found() => false,
-            Err(fault) => {
-                return Err(Error::At {
-                    what: words(&self.target),
-                    fault,
-                });
+            Err(fault) if fault.is_not_found() => {
+                // Otherwise the first source would be blamed.
+                if let Some(parent) = path.parent().filter(|parent| *parent != "") {
+                    to.stat(parent, true).map_err(failed)?;
+                }
+                false
             }
+            Err(fault) => return Err(failed(fault)),
         };
         if !into && (sources.len() > 1 || must_be_directory) {
             return Err(Error::failed(format!(

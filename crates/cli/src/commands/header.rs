@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use seal::Header;
 use serde_json::json;
 
 use crate::access::{Access, Intent, OpenArgs};
@@ -11,6 +12,7 @@ use crate::control::client::{Client, unexpected};
 use crate::control::{Reply, Request};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::fault::room_exit;
 use crate::hex::unhex;
 use crate::output;
 use crate::place::room_argument;
@@ -100,9 +102,15 @@ fn restore(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result
         .credential
         .read(&format!("the backup {}", file.display()))?;
     crate::bucket::restore_header(room, &header, &given.credential()?).map_err(|e| match e {
-        room::Error::WrongCredential(_) => {
-            Error::said(Exit::WrongCredential, format!("{}: {e}", file.display()))
+        room::Error::WrongCredential(_) | room::Error::Seal(_) => {
+            Error::said(room_exit(&e), format!("{}: {e}", file.display()))
         }
+        room::Error::Catalog(_) if !is_like_present(room, &header, global) => Error::failed(format!(
+            "{}: the catalog of {} fails authentication with this header's key: it is the header of another room, or from before a \
+             rekey, or the catalog is damaged",
+            file.display(),
+            room.display()
+        )),
         other => Error::room(room, other),
     })?;
     if global.json {
@@ -111,4 +119,11 @@ fn restore(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result
         output::note(global, "Both copies of the header were restored.");
     }
     Ok(())
+}
+
+/// Whether the room has a header with the same master key as the backup.
+fn is_like_present(room: &Path, backup: &[u8], global: &Global) -> bool {
+    let of = |header: Header| (header.room_id(), header.epoch());
+    let present = super::key::read_header(room, global).map(of);
+    Header::parse(backup).is_ok_and(|backup| present.is_ok_and(|present| present == of(backup)))
 }

@@ -1,7 +1,7 @@
 //! What people mistype and what goes wrong, each with its exact words and exit code.
 
 use crate::common;
-use crate::common::{Sandbox, can_mount};
+use crate::common::{CHEAP, Sandbox, can_mount};
 
 #[test]
 fn each_mistake_is_answered_with_what_to_type() {
@@ -246,4 +246,73 @@ fn a_reader_that_goes_away_ends_the_command_quietly() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(output.stderr, b"");
+}
+
+/// What failed: a copy whose target cannot be there blamed the source, another room's header the catalog, and any file was an
+/// encrypted container.
+#[test]
+fn an_error_names_what_it_is_about() {
+    let s = Sandbox::with_room();
+    std::fs::create_dir(s.path("dir")).unwrap();
+    s.with_pass(["cp", "pass", "room:/f"]);
+    for (args, target) in [
+        (&["cp", "pass", "room:/no/such"][..], "room:/no/such"),
+        (&["cp", "-r", "dir", "room:/no/such"], "room:/no/such"),
+        (&["cp", "room:/f", "room:/no/such"], "room:/no/such"),
+        (&["cp", "room:/f", "no/such"], "no/such"),
+        (&["mv", "pass", "room:/no/such"], "room:/no/such"),
+        (&["mv", "room:/f", "room:/no/such"], "room:/no/such"),
+        (&["mv", "room:/f", "no/such"], "no/such"),
+    ] {
+        assert_eq!(
+            s.fails(1, args),
+            format!("strongroom: {target}: no such file or directory\n"),
+            "{args:?}"
+        );
+    }
+    s.with_pass(["cp", "room:/f", "copy"]);
+
+    s.ok(["create", "other", "--passphrase-file", "pass"]
+        .iter()
+        .chain(&CHEAP));
+    s.with_pass(["header", "backup", "other", "theirs"]);
+    s.with_pass(["header", "backup", "room", "old"]);
+    s.with_pass(["rekey", "room"]);
+    for backup in ["theirs", "old"] {
+        assert_eq!(
+            s.fails(1, ["header", "restore", "room", backup]),
+            format!(
+                "strongroom: {backup}: the catalog of room fails authentication with this header's key: it is the header of another \
+                 room, or from before a rekey, or the catalog is damaged\n"
+            )
+        );
+    }
+    let refused = s.fails(1, ["header", "restore", "room", "pass"]);
+    assert!(refused.starts_with("strongroom: pass: "), "{refused}");
+    // The right one, of a room whose catalog is damaged.
+    s.with_pass(["header", "backup", "room", "new"]);
+    let catalog = std::fs::read(s.path("room/catalog.db")).unwrap();
+    std::fs::write(s.path("room/catalog.db"), vec![0; catalog.len()]).unwrap();
+    let damaged = s.fails(5, ["header", "restore", "room", "new"]);
+    assert!(damaged.starts_with("strongroom: room: "), "{damaged}");
+    std::fs::write(s.path("room/catalog.db"), catalog).unwrap();
+    s.with_pass(["header", "restore", "room", "new"]);
+
+    std::fs::write(s.path("text"), "no container\n".repeat(1000)).unwrap();
+    for file in ["pass", "text"] {
+        let name = s.path(file).canonicalize().unwrap();
+        assert_eq!(
+            s.fails(1, ["import", file, "room:/x"]),
+            format!(
+                "strongroom: {}: not a container of IOCipher or libsqlfs: it is neither SQLite nor encrypted\n",
+                name.display()
+            )
+        );
+    }
+    std::fs::write(s.path("noise"), common::noise(100_000, 1)).unwrap();
+    let unknown = s.fails(3, ["import", "noise", "room:/x"]);
+    assert!(
+        unknown.contains("if it is an encrypted container"),
+        "{unknown}"
+    );
 }

@@ -7,6 +7,7 @@
 //! 2. Schema and values are a stranger's: no trigger, view or function of theirs runs.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
@@ -65,6 +66,15 @@ const fn sqlcipher(version: u8, page: Option<u32>) -> Format {
 
 /// The longest passphrase that is no text, in bytes: `PRAGMA hexkey` cuts off what is longer.
 const MAX_BYTES: usize = 40;
+
+/// The shortest page of an encrypted database, in bytes.
+const SHORTEST_PAGE: usize = 1024;
+
+/// Whether it can be the first page of an encrypted database: 1024 random bytes have some 250 values, text has less than 100.
+fn may_be_encrypted(first: &[u8]) -> bool {
+    let values: HashSet<u8> = first.iter().copied().collect();
+    first.len() == SHORTEST_PAGE && values.len() > 128
+}
 
 /// The open database of a container.
 pub(super) struct Database {
@@ -142,6 +152,8 @@ impl Database {
             readable(&connection)
                 .map_err(|e| not_a_container(&path, format!("SQLite says: {e}")))?;
             (connection, Format::Plain, None)
+        } else if matches!(key, Key::None) && !may_be_encrypted(&first) {
+            return Err(not_a_container(&path, "it is neither SQLite nor encrypted"));
         } else {
             try_formats(&path, &way, key)?
         };
@@ -375,7 +387,7 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>> {
     }
     let mut found = Vec::new();
     fs::File::open(path)
-        .and_then(|file| file.take(16).read_to_end(&mut found))
+        .and_then(|file| file.take(SHORTEST_PAGE as u64).read_to_end(&mut found))
         .map_err(|e| Error::io(path, e))?;
     Ok(found)
 }

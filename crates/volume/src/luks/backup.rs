@@ -110,13 +110,11 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// Puts a backup's header and key slots in the place of the device's. `force` does so also for another volume's, for
-/// another key than the volume's, while either requires something (a reencryption has not ended), or where the device has
-/// no header: the data can then be lost.
+/// Reads a backup that is whole.
 ///
 /// # Errors
-/// [`LuksError::Restore`] and whatever is wrong with the header in the backup, before anything is written.
-pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> Result<Luks> {
+/// [`RestoreRefusal::Short`] and whatever is wrong with the header in it.
+pub fn read_backup(backup: &[u8]) -> Result<Luks> {
     let held: Arc<dyn Device> = Arc::new(device::MemoryDevice::read_only(backup.to_vec()));
     let from = Luks::read(held)?;
     from.check_places()?;
@@ -128,6 +126,18 @@ pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> R
         }
         .into());
     }
+    Ok(from)
+}
+
+/// Puts a backup's header and key slots in the place of the device's. `force` does so also for another volume's, for
+/// another key than the volume's, while either requires something (a reencryption has not ended), or where the device has
+/// no header: the data can then be lost.
+///
+/// # Errors
+/// [`LuksError::Restore`] and those of [`read_backup`], before anything is written.
+pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> Result<Luks> {
+    let from = read_backup(backup)?;
+    let len = from.backup_len();
     if len > device.len() {
         return Err(LuksError::TooSmall {
             what: "the header",

@@ -34,7 +34,7 @@ use device::Device;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-pub use backup::{RestoreRefusal, backup_header, restore_header};
+pub use backup::{RestoreRefusal, backup_header, read_backup, restore_header};
 pub use dump::{Dump, DumpArea, DumpDigest, DumpSegment, DumpSlot, DumpToken};
 use error::io;
 pub use error::{LuksError, Result};

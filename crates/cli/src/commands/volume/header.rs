@@ -8,13 +8,14 @@ use clap::Subcommand;
 use confine::Profile;
 use device::Access;
 use serde_json::json;
-use volume::luks;
+use volume::luks::{self, LuksError};
 use zeroize::Zeroizing;
 
 use super::image::{luks_said, open_device};
 use crate::args::Global;
 use crate::confinement::file_or_directory;
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::output;
 
 /// Back up or restore a LUKS volume's header, without which no key opens it
@@ -101,6 +102,13 @@ fn restore(image: &Path, file: &Path, force: bool, global: &Global) -> Result<()
             file.display()
         )));
     }
+    luks::read_backup(&bytes).map_err(|e| match e {
+        LuksError::NotLuks => Error::said(
+            Exit::NotARoom,
+            format!("{}: no backup of a LUKS header", file.display()),
+        ),
+        other => luks_said(file, other),
+    })?;
     let device = open_device(image, Access::ReadWrite)?;
     let luks = luks::restore_header(&device, &bytes, force).map_err(|e| luks_said(image, e))?;
     if global.json {

@@ -291,6 +291,24 @@ fn a_header_is_backed_up_and_put_back_also_from_cryptsetup() {
         ],
     );
     assert!(fs::read(sandbox.path("ours")).unwrap() == fs::read(sandbox.path("theirs")).unwrap());
+    // What failed: the volume was said to be no LUKS volume.
+    fails(
+        &sandbox,
+        10,
+        "key: no backup of a LUKS header",
+        &["header", "restore", "v.img", "key"],
+    );
+    fs::write(
+        sandbox.path("cut"),
+        &fs::read(sandbox.path("ours")).unwrap()[..1 << 20],
+    )
+    .unwrap();
+    fails(
+        &sandbox,
+        1,
+        "cut: the backup is cut short",
+        &["header", "restore", "v.img", "cut"],
+    );
     for backup in ["ours", "theirs"] {
         let mut image = fs::read(sandbox.path("v.img")).unwrap();
         image[..1 << 20].fill(0);
