@@ -312,7 +312,7 @@ impl Rooms {
 
 /// The tree that a process has mounted.
 fn entered(client: &Client) -> Result<HostTree> {
-    let mount = client.mount().ok_or_else(|| client.no_mount())?;
+    let mount = client.mount().ok_or_else(|| ending::no_mount(client))?;
     let tree = HostTree::mounted(&mount).map_err(|e| closed(client, &e))?;
     // The root of a mount can be held by whom it then lets do nothing.
     tree.stat(Path::new("/"), true)
@@ -345,7 +345,7 @@ fn past_of_mount(client: &Client, name: &str) -> Result<HostTree> {
             ),
         ));
     };
-    let mount = client.mount().ok_or_else(|| client.no_mount())?;
+    let mount = client.mount().ok_or_else(|| ending::no_mount(client))?;
     HostTree::of_snapshot(&mount, directory, name).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => Error::said(
             Exit::InUse,

@@ -85,19 +85,6 @@ impl Client {
         mounts::strongroom_at(&self.mountpoint).filter(|mount| mounts::is_of(mount, &self.room))
     }
 
-    /// Refuses a process that names a place where this room is not mounted.
-    pub(crate) fn no_mount(&self) -> Error {
-        Error::said(
-            Exit::InUse,
-            format!(
-                "{}: process {} says that it has the room mounted at {}, and this process sees no mount of it there",
-                self.room.display(),
-                self.pid,
-                self.mountpoint.display()
-            ),
-        )
-    }
-
     /// Sends a request and waits for its answer, however long it takes.
     pub(crate) fn run(&self, request: &Request, progress: Progress<'_>) -> Result<Reply> {
         let Request::Backup { target } = request else {

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::control::client::Client;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::mounts::{self, Mount};
 
 /// How long a process that still answers may take to notice that its mount is gone. A mount that was removed lazily
@@ -49,6 +50,23 @@ pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
         }
         std::thread::sleep(INTERVAL);
     }
+}
+
+/// Refuses a process that names a place where this room is not mounted, or not any more.
+pub(crate) fn no_mount(client: &Client) -> Error {
+    let (pid, at) = (client.pid, client.mountpoint.display());
+    let words = match serves(pid)
+        && !has_mounted(pid, |mount| mount.mountpoint == client.mountpoint)
+    {
+        true => format!(
+            "process {pid} still serves it: it was unmounted from {at} while files were open in it, or it was somebody's working \
+             directory; the process ends when they are closed"
+        ),
+        false => format!(
+            "process {pid} says that it has the room mounted at {at}, and this process sees no mount of it there"
+        ),
+    };
+    Error::said(Exit::InUse, format!("{}: {words}", client.room.display()))
 }
 
 /// Whether the process sees such a mount.

@@ -273,6 +273,9 @@ fn not_in_use(room: &std::path::Path, snapshot: Option<&str>) -> Result<()> {
     let Some(client) = super::ending::mounted(room)? else {
         return Ok(());
     };
+    if client.mount().is_none() {
+        return Err(super::ending::no_mount(&client));
+    }
     let hint = match (snapshot, &client.snapshots) {
         (Some(name), Some(snapshots)) => format!(
             "; the snapshot can be read there: {}",

@@ -62,14 +62,22 @@ impl Target {
         }
         if is_room(argument) {
             if let Some(client) = Client::find(argument)? {
-                let mount = client.mount().ok_or_else(|| client.no_mount())?;
+                let mount = client
+                    .mount()
+                    .ok_or_else(|| super::ending::no_mount(&client))?;
                 let client = Some(client);
                 return Ok(Target { mount, client });
             }
-            return Err(Error::said(
-                Exit::NotMounted,
-                format!("{}: this room is not mounted", argument.display()),
-            ));
+            // What a process that was killed left.
+            let dead = mounts::own()
+                .into_iter()
+                .find(|mount| mounts::is_of(mount, argument));
+            return dead.map(Target::of).ok_or_else(|| {
+                Error::said(
+                    Exit::NotMounted,
+                    format!("{}: this room is not mounted", argument.display()),
+                )
+            });
         }
         Err(unmount::not_mounted(argument))
     }

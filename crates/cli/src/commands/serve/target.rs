@@ -142,7 +142,9 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
     must_be_room(&path.room)?;
     if let Some(client) = Client::find(&path.room)? {
         let inside = path.path.strip_prefix("/").unwrap_or(&path.path);
-        let mount = client.mount().ok_or_else(|| client.no_mount())?;
+        let mount = client
+            .mount()
+            .ok_or_else(|| crate::mounting::ending::no_mount(&client))?;
         let device = image::open_device(
             &mount.mountpoint.join(inside),
             image::access(args.read_only),

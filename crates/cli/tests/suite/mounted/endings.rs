@@ -79,6 +79,15 @@ fn a_busy_mount_is_not_unmounted_except_lazily() {
     assert!(s.is_mounted());
     s.ok(["umount", "--lazy", "mnt"]);
     assert!(!s.is_mounted());
+    // What failed: it was said to be mounted where it is not any more, and nothing about why.
+    let why = format!("process {} still serves it", s.pid());
+    for args in [&["mount", "room", "mnt"][..], &["umount", "room"]] {
+        let err = s.fails(4, args);
+        assert!(
+            err.contains(&why) && err.contains("files were open"),
+            "{args:?}: {err}"
+        );
+    }
     file.write_all(b"after").unwrap();
     drop(file);
     wait_for("the room is closed", || !s.control().exists());
@@ -139,6 +148,16 @@ fn a_killed_mount_is_cleared_and_mounted_again() {
     );
     assert_eq!(s.with_pass(["cat", "room:/f"]), "kept");
     assert!(!s.control().exists());
+    // What failed: named by its room, it was not mounted.
+    for command in ["umount", "lock"] {
+        assert!(s.mount());
+        s.kill_after(Duration::ZERO).join().unwrap();
+        wait_for("the process is gone", || {
+            std::fs::read_dir(s.path("mnt")).is_err()
+        });
+        s.ok([command, "room"]);
+        assert!(!s.is_mounted());
+    }
     assert!(s.mount());
 }
 
