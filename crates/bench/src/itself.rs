@@ -5,6 +5,7 @@
 //! a wrong clock       processor time where the store makes one wait, two per cent too fast where it does not
 //! a warm read         of what was just read, said to be cold
 //! a skipped fsync     bytes left in caches, said to be durable
+//! names not synced    a new directory, said to be durable
 //! ```
 //!
 //! 1. The store, the watch and the checks are those of the run; only the fault is made here.
@@ -49,6 +50,8 @@ pub fn tried(bed: &mut Bed, context: &Context<'_>) -> Result<Tried> {
     warm_read(bed, context, &mut tried)?;
     go_on(context)?;
     skipped_sync(bed, context, &mut tried)?;
+    go_on(context)?;
+    unsynced_names(bed, context, &mut tried)?;
     go_on(context)?;
     Ok(tried)
 }
@@ -159,6 +162,50 @@ fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Resu
         &context.limits,
         &[IssueKind::NotDurable],
     );
+    Ok(())
+}
+
+fn unsynced_names(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
+    const FAULT: &str = "changed names that were not synced";
+    /// A journal is written by itself now and then, and others may use the device.
+    const TIMES: usize = 8;
+    if !bed.powers().write || !bed.powers().names {
+        let why = format!("{FAULT}: the store has no names that can be changed");
+        tried.left_out.push(why);
+        return Ok(());
+    }
+    let names = bed.store().names()?;
+    let claim = Claim {
+        operations: 1,
+        durable: true,
+        changed_names: true,
+        ..Claim::default()
+    };
+    for _ in 0..TIMES {
+        let name = format!("itself-{}", bed.fresh());
+        names.sync().map_err(failed("syncing names"))?;
+        let watched = bed.watch(context.clock, &[], |_| {
+            names.make_dir(&name).map_err(failed("making a directory"))
+        });
+        names
+            .remove_dir(&name)
+            .map_err(failed("removing a directory"))?;
+        let (_, evidence) = watched?;
+        let Some(device) = evidence.top().filter(|device| !device.memory) else {
+            tried.left_out.push(format!(
+                "{FAULT}: no device is known beneath, nothing there is ever durable"
+            ));
+            return Ok(());
+        };
+        if device.did.written_bytes == 0 {
+            let kinds = [IssueKind::NotDurable];
+            tried.note(FAULT, &evidence, &claim, &context.limits, &kinds);
+            return Ok(());
+        }
+    }
+    tried.left_out.push(format!(
+        "{FAULT}: the device beneath was written to all the time"
+    ));
     Ok(())
 }
 

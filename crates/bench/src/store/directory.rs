@@ -62,7 +62,11 @@ impl Store for Directory {
     }
 
     fn names(&mut self) -> Result<Arc<dyn Names>> {
-        host::HostNames::open(self.work.path())
+        let beneath = match self.fuse {
+            true => host::Beneath::Unknown,
+            false => host::Beneath::Kernel,
+        };
+        host::HostNames::open(self.work.path(), beneath)
     }
 
     fn settle(&mut self) -> Result<()> {

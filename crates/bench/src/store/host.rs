@@ -2,6 +2,7 @@
 //!
 //! 1. A file is created only where there was none, and opened for writing only below a work directory of ours; links are not followed.
 //! 2. Direct means `O_DIRECT` (open(2)): buffers, offsets and lengths are then multiples of the device's block.
+//! 3. Names on a mount are synced down to the device, as those of the kernel's own file systems are: syncfs(2) of the mount is not enough.
 
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Advice, AtFlags, Mode as Bits, OFlags};
+use rustix::io::Errno;
 
 use super::{Mode, Names, Object};
 use crate::{Error, Result};
@@ -85,18 +87,42 @@ impl Object for HostFile {
     }
 }
 
+/// What is beneath a directory of the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Beneath<T> {
+    /// The kernel's own file system.
+    Kernel,
+    /// A process that keeps everything in this directory of the host.
+    Served(T),
+    /// A process that keeps everything in memory.
+    Memory,
+    /// A process of which nothing is known.
+    Unknown,
+}
+
 /// Names below a directory of the host.
 #[derive(Debug)]
 pub(crate) struct HostNames {
     root: OwnedFd,
+    beneath: Beneath<OwnedFd>,
 }
 
 impl HostNames {
-    pub(crate) fn open(root: &Path) -> Result<Arc<dyn Names>> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let root = rustix::fs::open(root, flags, Bits::empty())
-            .map_err(|e| Error::io(root, "opening the directory", e.into()))?;
-        Ok(Arc::new(HostNames { root }))
+    pub(crate) fn open(root: &Path, beneath: Beneath<&Path>) -> Result<Arc<dyn Names>> {
+        let open = |path: &Path| {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+            rustix::fs::open(path, flags, Bits::empty())
+                .map_err(|e| Error::io(path, "opening the directory", e.into()))
+        };
+        Ok(Arc::new(HostNames {
+            root: open(root)?,
+            beneath: match beneath {
+                Beneath::Kernel => Beneath::Kernel,
+                Beneath::Served(backing) => Beneath::Served(open(backing)?),
+                Beneath::Memory => Beneath::Memory,
+                Beneath::Unknown => Beneath::Unknown,
+            },
+        }))
     }
 
     fn file(&self, path: &str, flags: OFlags) -> io::Result<File> {
@@ -189,7 +215,22 @@ impl Names for HostNames {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(&self.root)?)
+        rustix::fs::syncfs(&self.root)?;
+        if matches!(self.beneath, Beneath::Kernel) {
+            return Ok(());
+        }
+        // The kernel does not notify the process of that, but passes on an fsync of a directory, where the process takes one: a room
+        // commits, others hold nothing back.
+        match rustix::fs::fsync(&self.root) {
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
+            done => done?,
+        }
+        match &self.beneath {
+            Beneath::Kernel | Beneath::Memory => {}
+            Beneath::Served(backing) => rustix::fs::syncfs(backing)?,
+            Beneath::Unknown => rustix::fs::sync(),
+        }
+        Ok(())
     }
 }
 
@@ -270,4 +311,59 @@ pub(crate) fn forget_file(file: &File) -> io::Result<()> {
 pub(crate) fn forget_everything() -> io::Result<()> {
     // "2" and "1" in one; what is dirty stays.
     std::fs::write("/proc/sys/vm/drop_caches", "3\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::block;
+    use crate::observe::loop_disk::LoopDisk;
+    use crate::run_file::Run;
+    use crate::work::small_files::{MountedHere, Subject as _};
+
+    /// Bytes and flushes of a disk's own device during `names.sync()`, after `change`.
+    fn synced(disk: &LoopDisk, names: &dyn Names, change: impl FnOnce()) -> (u64, u64) {
+        names.sync().unwrap();
+        let device = &block::beneath(&disk.path())[0];
+        let before = device.counters().unwrap();
+        change();
+        names.sync().unwrap();
+        let did = device.counters().unwrap().since(&before);
+        (did.written_bytes, did.flushes.unwrap_or(1))
+    }
+
+    /// What failed: syncfs(2) of a mount ends at the kernel, so names were "synced" of which the disk had nothing.
+    #[test]
+    fn names_in_a_mounted_room_are_on_the_disk_when_sync_returns() {
+        let Some(disk) = LoopDisk::ext4(64) else {
+            return;
+        };
+        let state = tempfile::tempdir().unwrap();
+        let run = Run::begin(state.path()).unwrap();
+        let room = MountedHere::new(&disk.path(), run).unwrap();
+        let (mount, backing) = (disk.path().join("mnt"), room.backing().to_owned());
+        for (at, beneath) in [Beneath::Served(&*backing), Beneath::Unknown]
+            .into_iter()
+            .enumerate()
+        {
+            let names = HostNames::open(&mount, beneath).unwrap();
+            let change = || names.make_dir(&format!("made-{at}")).unwrap();
+            let (bytes, flushes) = synced(&disk, &*names, change);
+            assert!(bytes > 0 && flushes > 0, "{beneath:?}: {bytes}, {flushes}");
+        }
+        Box::new(room).close().unwrap();
+    }
+
+    #[test]
+    fn what_a_process_wrote_to_its_files_is_on_the_disk_when_sync_returns() {
+        let Some(disk) = LoopDisk::ext4(64) else {
+            return;
+        };
+        // In place of the mount of a process that holds nothing back, and syncs nothing.
+        let mount = tempfile::tempdir_in("/dev/shm").unwrap();
+        let names = HostNames::open(mount.path(), Beneath::Served(&disk.path())).unwrap();
+        let change = || std::fs::write(disk.path().join("file"), "content").unwrap();
+        let (bytes, flushes) = synced(&disk, &*names, change);
+        assert!(bytes > 0 && flushes > 0, "{bytes}, {flushes}");
+    }
 }

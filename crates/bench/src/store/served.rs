@@ -394,7 +394,12 @@ impl Store for Served {
     }
 
     fn names(&mut self) -> Result<Arc<dyn Names>> {
-        host::HostNames::open(&self.mountpoint())
+        let backing = self.backing();
+        let beneath = match &backing {
+            Some(backing) => host::Beneath::Served(&**backing),
+            None => host::Beneath::Memory,
+        };
+        host::HostNames::open(&self.mountpoint(), beneath)
     }
 
     fn settle(&mut self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{Direction, Issue, IssueKind, Seen, issue};
 use crate::observe::block::DeviceCounters;
-use crate::observe::process;
+use crate::observe::{DeviceEvidence, process};
 use crate::words;
 
 /// Direct calls reach the device with all their bytes.
@@ -112,6 +112,28 @@ pub(super) fn not_durable(seen: &Seen) -> Option<Issue> {
             format!(
                 "{} are said to be durable, but {} was given nothing to write",
                 words::bytes(seen.claim.bytes),
+                device.name
+            ),
+        )
+    })
+}
+
+/// Changed names are durable when the device was given something to write, and emptied its cache if it has one.
+pub(super) fn names_not_durable(seen: &Seen) -> Option<Issue> {
+    let device = seen.evidence.top().filter(|device| !device.memory)?;
+    // One made of others may pass a flush on without counting it.
+    let flushed = |of: &DeviceEvidence| of.did.flushes != Some(0);
+    let flushed = !device.write_cache || seen.evidence.devices.iter().any(flushed);
+    let lacks = match device.did.written_bytes {
+        0 => "given nothing to write",
+        _ if !flushed => "not asked to empty its cache",
+        _ => return None,
+    };
+    (seen.claim.changed_names && seen.claim.durable).then(|| {
+        issue(
+            IssueKind::NotDurable,
+            format!(
+                "changed names are said to be durable, but {} was {lacks}",
                 device.name
             ),
         )

@@ -52,6 +52,8 @@ pub struct Claim {
     pub direct_flag: Option<bool>,
     /// Whether everything written was durable before the clock was read last; for work that writes nothing it means nothing.
     pub durable: bool,
+    /// Whether names or attributes were changed.
+    pub changed_names: bool,
     /// Calls of this process moved the bytes, not io_uring nor a library's own threads: `/proc/self/io` must have them.
     pub by_calls: bool,
     /// One thread of this process does all its work, a call after the other: its processor time and its waiting exclude each other.
@@ -96,7 +98,7 @@ struct Seen<'a> {
 
 type Check = fn(&Seen) -> Option<Issue>;
 
-const CHECKS: [Check; 22] = [
+const CHECKS: [Check; 23] = [
     clocks::disagree,
     clocks::disagree_elsewhere,
     clocks::jumped,
@@ -106,6 +108,7 @@ const CHECKS: [Check; 22] = [
     device::bytes_missing,
     device::calls_missing,
     device::not_durable,
+    device::names_not_durable,
     device::sync_without_flush,
     device::shared,
     device::nearly_full,

@@ -102,6 +102,7 @@ impl Work for Metadata {
             let mut claim = Claim {
                 direction: Direction::Neither,
                 durable: true,
+                changed_names: operation.changes(),
                 ..Claim::default()
             };
             let (recorder, evidence) = bed.watch(context.clock, &[], |began| {

@@ -80,6 +80,7 @@ impl Work for SourceTree {
             }
             let names = bed.store().names()?;
             let reads = step == Step::Read;
+            let changed_names = matches!(step, Step::Unpack | Step::Remove);
             let mut claim = Claim {
                 direction: if reads {
                     Direction::Read
@@ -88,6 +89,7 @@ impl Work for SourceTree {
                 },
                 cold: reads,
                 durable: true,
+                changed_names,
                 ..Claim::default()
             };
             let (recorder, evidence) = bed.watch(context.clock, &[], |began| {

@@ -4,8 +4,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::observe::ceilings;
+use crate::observe::block::DeviceCounters;
 use crate::observe::loop_disk::LoopDisk;
+use crate::observe::{DeviceEvidence, ceilings};
 
 const BYTES: usize = 4 * MIB;
 
@@ -81,6 +82,100 @@ fn a_skipped_fsync_is_caught_by_the_pages_and_by_the_device() {
     );
     let issues = write_as_durable(&disk, false, false);
     fires(&issues, IssueKind::NotDurable, "was given nothing to write");
+}
+
+/// Changes names in `directory` and says they are durable.
+fn change_as_durable(directory: &Path, sync: bool) -> Vec<Issue> {
+    let root = File::open(directory).expect("opened");
+    let observer = observer(directory);
+    // What was done before must not be written meanwhile.
+    rustix::fs::syncfs(&root).expect("synced");
+    let watch = observer.begin(&SystemClock, &[]);
+    let made = tempfile::tempdir_in(directory).expect("a directory");
+    if sync {
+        rustix::fs::syncfs(&root).expect("synced");
+    }
+    let evidence = watch.finish(&[]);
+    drop(made);
+    let claim = Claim {
+        operations: 1,
+        durable: true,
+        changed_names: true,
+        ..Claim::default()
+    };
+    judged(&evidence, &claim)
+}
+
+/// What failed: of names said to be durable nothing was looked at, so that a sync that did nothing was the fastest one.
+#[test]
+fn names_that_never_reached_the_device_are_caught() {
+    let Some(disk) = LoopDisk::ext4(32) else {
+        return;
+    };
+    assert_eq!(
+        of_the_round_itself(change_as_durable(&disk.path(), true)),
+        []
+    );
+    // The journal may be written by itself at such a moment, each five seconds.
+    let caught = |_| {
+        let issues = change_as_durable(&disk.path(), false);
+        said(&issues, IssueKind::NotDurable).map(str::to_owned)
+    };
+    let said = (0..3).find_map(caught).expect("it is caught");
+    assert!(said.contains("was given nothing to write"), "{said}");
+    // In memory there is nothing to be seen.
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    no_issue(
+        &change_as_durable(memory.path(), false),
+        IssueKind::NotDurable,
+    );
+}
+
+#[test]
+fn names_are_durable_only_where_a_cache_was_emptied() {
+    let judged = |name: &str, memory, flushes, written_bytes| {
+        let device = DeviceEvidence {
+            name: name.to_owned(),
+            memory,
+            write_cache: true,
+            did: DeviceCounters {
+                written_bytes,
+                flushes,
+                ..DeviceCounters::default()
+            },
+        };
+        // A device made of others passes flushes on without counting them.
+        let above = DeviceEvidence {
+            name: "dm-0".to_owned(),
+            did: DeviceCounters {
+                flushes: flushes.and(Some(0)),
+                ..device.did
+            },
+            ..device.clone()
+        };
+        let evidence = Evidence {
+            devices: vec![above, device],
+            ..Evidence::default()
+        };
+        let claim = Claim {
+            durable: true,
+            changed_names: true,
+            ..Claim::default()
+        };
+        judged(&evidence, &claim)
+    };
+    fires(
+        &judged("vda", false, Some(0), 4096),
+        IssueKind::NotDurable,
+        "dm-0 was not asked to empty its cache",
+    );
+    for honest in [
+        judged("vda", false, Some(1), 4096),
+        judged("vda", false, None, 4096),
+        judged("ram0", true, Some(0), 0),
+    ] {
+        no_issue(&honest, IssueKind::NotDurable);
+    }
 }
 
 #[test]
