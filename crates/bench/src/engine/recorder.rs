@@ -45,7 +45,12 @@ impl Recorder {
 
     /// An operation of `bytes` that went from `from_ns` to `to_ns`.
     pub fn note(&mut self, from_ns: u64, to_ns: u64, bytes: u64) {
-        self.operations += 1;
+        self.note_call(from_ns, to_ns, 1, bytes);
+    }
+
+    /// A call that did so many operations at once; the time is the call's.
+    pub fn note_call(&mut self, from_ns: u64, to_ns: u64, operations: u64, bytes: u64) {
+        self.operations += operations;
         self.bytes += bytes;
         // A clock that goes back gives 0; the checks on clocks will say so.
         self.latency
@@ -56,7 +61,7 @@ impl Recorder {
             if slice >= self.slices.len() {
                 self.slices.resize(slice + 1, (0, 0));
             }
-            self.slices[slice].0 += 1;
+            self.slices[slice].0 += operations;
             self.slices[slice].1 += bytes;
         }
     }

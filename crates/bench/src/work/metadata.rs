@@ -1,6 +1,7 @@
 //! Names and attributes of small files, in an order that is not theirs.
 //!
-//! 1. Files are created until there are as many as asked for, or time is up; what follows is done to those that are there.
+//! 1. Files are created until there are as many as asked for, or time is up. The rest is created outside the time: what follows is
+//!    done to the same files of every store.
 //! 2. What can be done again is done until there is enough to be measured; files are created and unlinked once.
 
 use super::calls::round_seed;
@@ -120,7 +121,10 @@ impl Work for Metadata {
             })?;
             context.go_on()?;
             if operation == Operation::Create {
-                order.truncate(recorder.operations as usize);
+                let (_, rest) = order.split_at(recorder.operations as usize);
+                tree.create_rest(rest, &*names, context)
+                    .map_err(failed(bed, "making the rest of the files"))?;
+                context.go_on()?;
                 let (compared, wrong) = tree
                     .compare(&*names, &order)
                     .map_err(failed(bed, "reading small files back"))?;
@@ -181,6 +185,24 @@ impl Tree {
             .fill(u64::from(file) * BLOCK as u64, block, |_| self.version);
     }
 
+    /// Creates files outside the time, durable as those before are.
+    fn create_rest(
+        &self,
+        files: &[u32],
+        names: &dyn Names,
+        context: &Context<'_>,
+    ) -> std::io::Result<()> {
+        let mut block = [0; BLOCK];
+        for file in files {
+            if context.go_on().is_err() {
+                return Ok(());
+            }
+            self.content(*file, &mut block);
+            names.create(&self.path(*file, false), &block, false)?;
+        }
+        names.sync()
+    }
+
     fn compare(&self, names: &dyn Names, files: &[u32]) -> std::io::Result<(u64, u64)> {
         let (mut found, mut wanted) = ([0; BLOCK], [0; BLOCK]);
         let mut wrong = 0;
@@ -238,9 +260,8 @@ impl Tree {
             let before = context.clock.raw_ns();
             let count = names.list(&dir)?;
             now = context.clock.raw_ns();
-            recorder.note(before, now, 0);
             // The rate is of files listed, the times are of whole directories.
-            recorder.operations = (recorder.operations + count).saturating_sub(1);
+            recorder.note_call(before, now, count, 0);
         }
         Ok(now)
     }
@@ -281,5 +302,94 @@ impl Tree {
             self.renamed[file as usize] = !renamed;
         }
         Ok(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+    use crate::clock::{Reading, SystemClock};
+    use crate::run_file::Run;
+    use crate::store::{Making, make};
+    use crate::validity::Limits;
+
+    const FILES: u32 = 150;
+
+    fn context<'a>(clock: &'a dyn crate::clock::Clock, stop: &'a AtomicBool) -> Context<'a> {
+        Context {
+            clock,
+            stop,
+            seed: 7,
+            size: 1 << 20,
+            // No time at all: each operation is cut after its first file.
+            seconds: 0.0,
+            files: FILES,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Each reading is a slice later than the one before.
+    struct Ticking(AtomicU64);
+
+    impl crate::clock::Clock for Ticking {
+        fn read(&self) -> Reading {
+            Reading {
+                raw_ns: self.0.fetch_add(1_000_000, Ordering::Relaxed),
+                ..SystemClock.read()
+            }
+        }
+    }
+
+    /// What failed: a slow store was asked for the names of the few files that it had created in its time, a fast one for those of
+    /// all, and both were compared.
+    #[test]
+    fn what_follows_is_done_to_all_files_though_creating_them_was_cut() {
+        let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let run = Run::begin(state.path()).unwrap();
+        let target = format!("directory:{}", dir.path().display());
+        let mut bed = Bed::new(make(&target, &Making::new(run, "a")).unwrap());
+        let stop = AtomicBool::new(false);
+        let measured = Metadata
+            .round(&mut bed, &context(&SystemClock, &stop))
+            .unwrap();
+        let of = |operation: Operation| &measured[operation as usize].round;
+        assert_eq!(of(Operation::Create).operations, 1, "it was cut");
+        assert_eq!(of(Operation::List).operations, u64::from(FILES));
+        assert_eq!(of(Operation::Unlink).operations, u64::from(FILES));
+        bed.close().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    /// What failed: the rate was of files, the curve over time of directories.
+    #[test]
+    fn the_curve_of_listing_is_of_files_as_the_rate_is() {
+        let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let run = Run::begin(state.path()).unwrap();
+        let target = format!("directory:{}", dir.path().display());
+        let mut store = make(&target, &Making::new(run, "a")).unwrap();
+        let tree = Tree {
+            root: "names".into(),
+            files: FILES,
+            renamed: Vec::new(),
+            version: 1,
+            data: Data::new(7, 3, Content::Unique),
+        };
+        let names = store.names().unwrap();
+        tree.make_directories(&*names).unwrap();
+        for file in 0..FILES {
+            names.create(&tree.path(file, false), b"", false).unwrap();
+        }
+        let (clock, stop) = (Ticking(AtomicU64::new(0)), AtomicBool::new(false));
+        let mut recorder = Recorder::new(0, 0);
+        let context = context(&clock, &stop);
+        let ended = tree.list(&*names, &context, &mut recorder).unwrap();
+        let (slices, _) = recorder.whole_slices(ended + 1_000_000);
+        let noted: u64 = slices.iter().map(|slice| slice.0).sum();
+        assert_eq!((recorder.operations, noted), (FILES.into(), FILES.into()));
+        assert_eq!(recorder.latency.len(), 2, "a time for each directory");
+        drop(names);
+        store.close().unwrap();
     }
 }
