@@ -1,8 +1,9 @@
 //! 2 MB into one file of a room, through the library, step by step in larger calls and fewer commits.
 //!
 //! 1. The time of a rung ends when everything written is durable, however often it was committed on the way.
-//! 2. A rung that takes longer than it may is cut: its time is no time of the whole, and it is INVALID.
+//! 2. A rung that takes longer than it may is cut: its time is no time of the whole, and it is INVALID, whatever its rounds before took.
 //! 3. What was written is read back and compared, outside the time.
+//! 4. Each round is watched and judged as every other round is, but for its length.
 //!
 //! It deliberately does not know the published times: it gives each rung's row to [`published::ladder`].
 
@@ -15,12 +16,14 @@ use room::{
 };
 
 use super::Outcome;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::data::{BLOCK, Content, Data};
 use crate::model::{Issue, IssueKind, Round, Row, StoreFacts, Unit, Verdict};
+use crate::observe::{self, Ceilings, Observer};
 use crate::progress::Progress;
 use crate::published::{self, LadderStep};
 use crate::spans::Spans;
+use crate::validity::{self, Claim, Direction, Limits};
 use crate::words::{bytes, significant};
 use crate::{Error, Result, statistics};
 
@@ -42,6 +45,8 @@ pub struct Options {
     pub seconds: f64,
     /// Of the data.
     pub seed: u64,
+    /// When a check fires.
+    pub limits: Limits,
 }
 
 impl Default for Options {
@@ -52,6 +57,13 @@ impl Default for Options {
             rounds: 3,
             seconds: 60.0,
             seed: 1,
+            // A rung is as long as it is, and one round of it may be all there is.
+            limits: Limits {
+                seconds_min: 0.0,
+                operations_min: 1,
+                rounds_min: 1,
+                ..Limits::default()
+            },
         }
     }
 }
@@ -111,6 +123,7 @@ fn rungs(options: &Options) -> Vec<Rung> {
 pub fn run(
     options: &Options,
     dir: &Path,
+    clock: &dyn Clock,
     spans: Option<&Spans>,
     progress: &dyn Progress,
     stop: &AtomicBool,
@@ -138,8 +151,15 @@ pub fn run(
                 out.interrupted = true;
                 break;
             }
-            let round = climb(&room, rung, options, number, stop)?;
-            let cut = !round.is_valid();
+            let round = climb(
+                &room,
+                &dir.join("room"),
+                rung,
+                options,
+                number,
+                (clock, stop),
+            )?;
+            let cut = ends(&round);
             rounds.push(round);
             progress.advance(f64::from(number) / f64::from(options.rounds));
             if cut {
@@ -156,18 +176,17 @@ pub fn run(
             let came = spans.snapshot().since(&before);
             out.parts.push(came.parts(STORE, &work, calls, ns as u64));
         }
-        let summary = statistics::summary(&rounds, true);
+        let verdict = judged(&rounds, &options.limits);
         let row = Row {
             store: STORE.to_owned(),
             work,
             unit: Unit::Seconds,
-            summary,
+            summary: (!verdict.invalid)
+                .then(|| statistics::summary(&rounds, true))
+                .flatten(),
             latency: None,
             itself: None,
-            verdict: Verdict {
-                invalid: summary.is_none(),
-                issues: Vec::new(),
-            },
+            verdict,
             rounds,
         };
         measured.push((rung, row));
@@ -194,6 +213,19 @@ pub fn run(
     Ok(out)
 }
 
+/// Whether nothing more of this rung is measured, and the rung is INVALID: it was cut, or its data was lost.
+fn ends(round: &Round) -> bool {
+    let kinds = [IssueKind::TooShort, IssueKind::WrongData];
+    round.issues.iter().any(|issue| kinds.contains(&issue.kind))
+}
+
+/// Whether a rung has a time: as any other row, and none of its rounds may have ended it.
+fn judged(rounds: &[Round], limits: &Limits) -> Verdict {
+    let mut verdict = validity::of_row(rounds, limits);
+    verdict.invalid |= rounds.iter().any(ends);
+    verdict
+}
+
 fn make_room(dir: &Path, state: &Path) -> Result<Room> {
     let mut new = NewRoom::with_credential(NewCredential::Passphrase {
         secret: Secret::from(b"measuring".to_vec()),
@@ -215,6 +247,8 @@ fn make_room(dir: &Path, state: &Path) -> Result<Room> {
 struct Calls {
     file: RoomFile,
     each: bool,
+    /// Those that were waited for, one after the other.
+    syncs: u64,
 }
 
 impl Write for Calls {
@@ -222,6 +256,7 @@ impl Write for Calls {
         let written = self.file.write(data)?;
         if self.each {
             self.file.sync().map_err(std::io::Error::other)?;
+            self.syncs += 1;
         }
         Ok(written)
     }
@@ -233,10 +268,11 @@ impl Write for Calls {
 
 fn climb(
     room: &Room,
+    dir: &Path,
     rung: Rung,
     options: &Options,
     number: u32,
-    stop: &AtomicBool,
+    (clock, stop): (&dyn Clock, &AtomicBool),
 ) -> Result<Round> {
     let name = format!("/{}-{}-{}-{number}", rung.call, rung.each, rung.buffered);
     let failed = |e: &dyn std::fmt::Display| Error::store(STORE, format!("{name}: {e}"));
@@ -249,33 +285,58 @@ fn climb(
     let calls = Calls {
         file,
         each: rung.each,
+        syncs: 0,
     };
     let limit = (options.seconds * 1e9) as u64;
+    let observer = Observer::new(observe::Subject {
+        path: dir.to_owned(),
+        backing: vec![dir.to_owned()],
+        servers: Vec::new(),
+    });
 
-    let began = SystemClock.raw_ns();
+    let watch = observer.begin(clock, &[]);
+    let began = watch.began_ns();
     let written = if rung.buffered {
         let mut buffer = BufWriter::with_capacity(BUFFER, calls);
-        write_all(&mut buffer, &content, rung.call, began, limit, stop).and_then(|done| {
+        write_all(&mut buffer, &content, rung.call, began, limit, clock, stop).and_then(|done| {
             Spans::operation(|| buffer.flush())?;
             Ok((done, buffer.into_inner().map_err(|e| e.into_error())?))
         })
     } else {
         let mut calls = calls;
-        write_all(&mut calls, &content, rung.call, began, limit, stop).map(|done| (done, calls))
+        write_all(&mut calls, &content, rung.call, began, limit, clock, stop)
+            .map(|done| (done, calls))
     };
     let (written, calls) = written.map_err(|e| failed(&e))?;
     Spans::operation(|| calls.file.sync()).map_err(|e| failed(&e))?;
-    let seconds = (SystemClock.raw_ns() - began) as f64 / 1e9;
+    let evidence = watch.finish(&[]);
 
-    let mut round = Round {
-        rate: seconds,
+    let seconds = evidence.seconds();
+    let back = room.read_file(&name).map_err(|e| failed(&e))?;
+    let wrong = back != content[..written];
+    let claim = Claim {
+        direction: Direction::Write,
         operations: written.div_ceil(rung.call) as u64,
         bytes: written as u64,
+        durable: true,
+        syncs: calls.syncs,
+        compared_bytes: written as u64,
+        wrong_bytes: if wrong { written as u64 } else { 0 },
+        ..Claim::default()
+    };
+    let mut round = Round {
+        rate: seconds,
+        operations: claim.operations,
+        bytes: claim.bytes,
         seconds,
+        cpu_s: evidence.cpu_s,
+        device_read_bytes: evidence.bottom().map(|device| device.did.read_bytes),
+        device_written_bytes: evidence.bottom().map(|device| device.did.written_bytes),
+        issues: validity::of_round(&evidence, &claim, &Ceilings::default(), &options.limits),
         ..Round::default()
     };
     if written < content.len() {
-        round.issues.push(Issue {
+        let cut = Issue {
             kind: IssueKind::TooShort,
             said: format!(
                 "cut after {} s: {} of {} were written",
@@ -283,14 +344,8 @@ fn climb(
                 bytes(written as u64),
                 bytes(content.len() as u64)
             ),
-        });
-    }
-    let back = room.read_file(&name).map_err(|e| failed(&e))?;
-    if back != content[..written] {
-        round.issues.push(Issue {
-            kind: IssueKind::WrongData,
-            said: format!("{name} does not hold what was written to it"),
-        });
+        };
+        round.issues.insert(0, cut);
     }
     room.resolve_parent(Path::new(&name))
         .and_then(|(parent, name)| room.unlink(parent, name))
@@ -306,13 +361,14 @@ fn write_all(
     call: usize,
     began: u64,
     limit: u64,
+    clock: &dyn Clock,
     stop: &AtomicBool,
 ) -> std::io::Result<usize> {
     let mut written = 0;
     for piece in content.chunks(call) {
         Spans::operation(|| to.write_all(piece))?;
         written += piece.len();
-        if stop.load(Ordering::Relaxed) || SystemClock.raw_ns() - began > limit {
+        if stop.load(Ordering::Relaxed) || clock.raw_ns() - began > limit {
             break;
         }
     }
@@ -322,13 +378,37 @@ fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{Reading, SystemClock};
     use crate::progress::Quiet;
+
+    /// Passes twice the time.
+    struct Double;
+
+    impl Clock for Double {
+        fn read(&self) -> Reading {
+            let real = SystemClock.read();
+            Reading {
+                raw_ns: 2 * real.raw_ns,
+                ..real
+            }
+        }
+    }
+
+    /// What other processes and the host do is not what these tests are about.
+    fn bears_others() -> Limits {
+        Limits {
+            foreign_share: f64::INFINITY,
+            stolen_share: f64::INFINITY,
+            ..Options::default().limits
+        }
+    }
 
     fn tiny() -> Options {
         Options {
             bytes: 20_000,
             calls: vec![256, 8 << 10],
             rounds: 2,
+            limits: bears_others(),
             ..Options::default()
         }
     }
@@ -336,7 +416,15 @@ mod tests {
     #[test]
     fn every_rung_is_climbed_and_what_it_wrote_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let out = run(&tiny(), dir.path(), None, &Quiet, &AtomicBool::new(false)).unwrap();
+        let out = run(
+            &tiny(),
+            dir.path(),
+            &SystemClock,
+            None,
+            &Quiet,
+            &AtomicBool::new(false),
+        )
+        .unwrap();
         // 256 bytes in four ways; 8 KiB, which fill the buffer, in two.
         assert_eq!(out.rows.len(), 6);
         for row in &out.rows {
@@ -358,7 +446,15 @@ mod tests {
             seconds: 0.0,
             ..tiny()
         };
-        let out = run(&options, dir.path(), None, &Quiet, &AtomicBool::new(false)).unwrap();
+        let out = run(
+            &options,
+            dir.path(),
+            &SystemClock,
+            None,
+            &Quiet,
+            &AtomicBool::new(false),
+        )
+        .unwrap();
         let row = &out.rows[0];
         assert!(row.verdict.invalid && row.summary.is_none());
         assert_eq!(row.rounds.len(), 1);
@@ -366,10 +462,65 @@ mod tests {
         assert_eq!(row.rounds[0].bytes, 256);
     }
 
+    /// What failed: two fast rounds and one that was cut were a valid rung, with the time of the fast ones.
+    #[test]
+    fn one_round_that_was_cut_or_lost_data_leaves_the_rung_without_a_time() {
+        let round = |kind: Option<IssueKind>| Round {
+            rate: 1.0,
+            seconds: 1.0,
+            operations: 100,
+            issues: kind
+                .map(|kind| Issue {
+                    kind,
+                    said: "seen".into(),
+                })
+                .into_iter()
+                .collect(),
+            ..Round::default()
+        };
+        for (kind, invalid) in [
+            (None, false),
+            (Some(IssueKind::TooShort), true),
+            (Some(IssueKind::WrongData), true),
+            // Not this rung's fault: the others of its rounds are as good as before.
+            (Some(IssueKind::StolenTime), false),
+        ] {
+            let rounds = [round(None), round(None), round(kind)];
+            let verdict = judged(&rounds, &Options::default().limits);
+            assert_eq!(verdict.invalid, invalid, "{kind:?}");
+            assert_eq!(verdict.issues.len(), usize::from(kind.is_some()));
+        }
+    }
+
+    /// What failed: alone of all rounds those of the ladder were watched by nobody.
+    #[test]
+    fn rounds_are_watched_and_a_wrong_clock_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = AtomicBool::new(false);
+        let out = run(&tiny(), dir.path(), &Double, None, &Quiet, &stop).unwrap();
+        for row in &out.rows {
+            assert!(row.verdict.invalid && row.summary.is_none(), "{row:?}");
+            // Another time does better, perhaps.
+            assert_eq!(row.rounds.len(), 2);
+            let issues = row.rounds.iter().flat_map(|round| &round.issues);
+            let kinds: Vec<_> = issues.map(|issue| issue.kind).collect();
+            assert!(kinds.contains(&IssueKind::ClocksDisagree), "{kinds:?}");
+        }
+        assert!(out.rows[0].rounds[0].cpu_s.is_some());
+    }
+
     #[test]
     fn a_ladder_that_is_stopped_keeps_what_is_done() {
         let dir = tempfile::tempdir().unwrap();
-        let out = run(&tiny(), dir.path(), None, &Quiet, &AtomicBool::new(true)).unwrap();
+        let out = run(
+            &tiny(),
+            dir.path(),
+            &SystemClock,
+            None,
+            &Quiet,
+            &AtomicBool::new(true),
+        )
+        .unwrap();
         assert!(out.interrupted && out.rows.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bench::clock::SystemClock;
 use bench::spans::Spans;
 use bench::work::{Begun, ladder};
 
@@ -56,6 +57,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let out = ladder::run(
         &options,
         work.path(),
+        &SystemClock,
         spans.as_deref(),
         &*progress,
         &stop_flag(),
