@@ -21,7 +21,7 @@ use crate::model::{Row, TableRow};
 use crate::words::{NOTHING, significant};
 
 /// The word for what fails a check.
-const INVALID: &str = "INVALID";
+pub(crate) const INVALID: &str = "INVALID";
 
 fn row(name: &str, cells: impl IntoIterator<Item = String>) -> TableRow {
     TableRow {

@@ -9,6 +9,7 @@ pub(crate) mod sample;
 pub mod table;
 
 use crate::model::{Machine, Parts, Report, Row, StoreFacts};
+use crate::published::INVALID;
 use crate::words;
 
 /// A time as people read it: RFC 3339 without parts of a second.
@@ -197,23 +198,46 @@ fn part_names(of: &[&Parts]) -> Vec<String> {
 /// Parts as a table: a row a part, then what no part covers and the whole; a column an operation.
 fn parts_cells(of: &[&Parts]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut names = part_names(of);
+    let row = |cell: &dyn Fn(&Parts) -> String| -> Vec<String> {
+        let valid = |of: &&Parts| match of.invalid {
+            true => INVALID.into(),
+            false => cell(of),
+        };
+        of.iter().map(valid).collect()
+    };
     let mut cells: Vec<Vec<String>> = names
         .iter()
         .map(|name| {
-            of.iter()
-                .map(|of| {
-                    let mut here = of.parts.iter().filter(|part| part.name == *name).peekable();
-                    match here.peek() {
-                        None => words::NOTHING.into(),
-                        Some(_) => words::time_ns(here.map(|part| part.mean_ns).sum()),
-                    }
-                })
-                .collect()
+            row(&|of| {
+                let mut here = of.parts.iter().filter(|part| part.name == *name).peekable();
+                match here.peek() {
+                    None => words::NOTHING.into(),
+                    Some(_) => words::time_ns(here.map(|part| part.mean_ns).sum()),
+                }
+            })
         })
         .collect();
     names.push("not covered".into());
-    cells.push(of.iter().map(|of| words::time_ns(of.rest_ns)).collect());
+    cells.push(row(&|of| words::time_ns(of.rest_ns)));
     names.push("whole".into());
-    cells.push(of.iter().map(|of| words::time_ns(of.whole_ns)).collect());
+    cells.push(row(&|of| words::time_ns(of.whole_ns)));
     (names, cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What failed: the parts of an operation that was INVALID were shown as numbers.
+    #[test]
+    fn parts_of_an_invalid_operation_have_no_number() {
+        let mut parts = sample::small_files().parts;
+        parts[0].invalid = true;
+        let of: Vec<&Parts> = parts.iter().take(2).collect();
+        let (names, cells) = parts_cells(&of);
+        for (name, cells) in names.iter().zip(cells) {
+            assert_eq!(cells[0], "INVALID", "{name}");
+            assert_ne!(cells[1], "INVALID", "{name}");
+        }
+    }
 }

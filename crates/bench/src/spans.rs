@@ -410,6 +410,7 @@ impl Snapshot {
             whole_ns: whole,
             parts,
             rest_ns: whole - covered,
+            invalid: false,
         }
     }
 }

@@ -18,6 +18,9 @@ pub struct Parts {
     pub parts: Vec<SubOperation>,
     /// The whole less the parts: what no span covers, negative when parts overlap.
     pub rest_ns: f64,
+    /// Whether its row is INVALID, and so is all this; the row says why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub invalid: bool,
 }
 
 /// A part.

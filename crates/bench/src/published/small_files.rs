@@ -1,6 +1,6 @@
 //! Sub-operations of small files on a network disk with capabilities.
 
-use super::row;
+use super::{INVALID, row};
 use crate::model::{Parts, PublishedTable};
 use crate::words::{NOTHING, significant};
 
@@ -74,19 +74,43 @@ pub fn small_files(parts: &[Parts]) -> PublishedTable {
     }
 }
 
+/// A time in a cell, where there is one: INVALID where its operation is.
+#[derive(Clone, Copy)]
+enum Time {
+    Valid(f64),
+    Invalid,
+}
+
+impl Time {
+    fn of(parts: &Parts, ns: f64) -> Time {
+        match parts.invalid {
+            true => Time::Invalid,
+            false => Time::Valid(ns),
+        }
+    }
+}
+
+fn shown(time: Option<Time>) -> String {
+    match time {
+        None => NOTHING.into(),
+        Some(Time::Invalid) => INVALID.into(),
+        Some(Time::Valid(ns)) => significant(ns / 1e6),
+    }
+}
+
 fn cell(parts: &[&Parts], here: &Here) -> String {
-    let whole = |operation: &str| Some(parts.iter().find(|of| of.operation == operation)?.whole_ns);
+    let find = |operation: &str| parts.iter().find(|of| of.operation == operation);
+    let whole = |operation: &str| find(operation).map(|of| Time::of(of, of.whole_ns));
     let in_operation = |operation: &str, names: &[&str]| {
-        let of = parts.iter().find(|of| of.operation == operation)?;
+        let of = find(operation)?;
         let found: Vec<f64> = of
             .parts
             .iter()
             .filter(|part| is(&part.name, names))
             .map(|part| part.mean_ns)
             .collect();
-        (!found.is_empty()).then(|| found.iter().sum::<f64>())
+        (!found.is_empty()).then(|| Time::of(of, found.iter().sum::<f64>()))
     };
-    let shown = |ns: Option<f64>| ns.map_or(NOTHING.into(), |ns| significant(ns / 1e6));
     match here {
         Here::ReadAndWrite(names) => {
             match (in_operation("read", names), in_operation("write", names)) {
@@ -95,22 +119,42 @@ fn cell(parts: &[&Parts], here: &Here) -> String {
             }
         }
         Here::Once(names) => {
-            let (mut sum, mut times) = (0.0, 0.0);
+            let (mut sum, mut times, mut invalid) = (0.0, 0.0, false);
             for of in parts {
                 for part in of.parts.iter().filter(|part| is(&part.name, names)) {
+                    if of.invalid {
+                        invalid = true;
+                        continue;
+                    }
                     sum += part.mean_ns * of.count as f64;
                     times += part.times * of.count as f64;
                 }
             }
-            shown((times > 0.0).then(|| sum / times))
+            let valid = (times > 0.0).then(|| Time::Valid(sum / times));
+            shown(valid.or(invalid.then_some(Time::Invalid)))
         }
         Here::Whole(operations) => shown(operations.iter().find_map(|operation| whole(operation))),
         Here::Longer(pairs) => {
-            let longer: Vec<f64> = pairs
+            let longer: Vec<Time> = pairs
                 .iter()
-                .filter_map(|(without, with)| Some(whole(with)? - whole(without)?))
+                .filter_map(|(without, with)| Some((whole(without)?, whole(with)?)))
+                .map(|pair| match pair {
+                    (Time::Valid(without), Time::Valid(with)) => Time::Valid(with - without),
+                    _ => Time::Invalid,
+                })
                 .collect();
-            shown((!longer.is_empty()).then(|| longer.iter().sum::<f64>() / longer.len() as f64))
+            // The mean of both pairs: of one it would be another number.
+            let valid: Option<Vec<f64>> = longer
+                .iter()
+                .map(|time| match time {
+                    Time::Valid(ns) => Some(*ns),
+                    Time::Invalid => None,
+                })
+                .collect();
+            shown((!longer.is_empty()).then(|| match valid {
+                Some(valid) => Time::Valid(valid.iter().sum::<f64>() / valid.len() as f64),
+                None => Time::Invalid,
+            }))
         }
     }
 }
@@ -143,6 +187,7 @@ mod tests {
                 })
                 .collect(),
             rest_ns: 0.0,
+            invalid: false,
         }
     }
 
@@ -180,5 +225,30 @@ mod tests {
         assert_eq!(cell("chmod"), "5.00");
         assert_eq!(cell("unlink"), "–");
         assert_eq!(table.rows[0].cells[0], "9.3 / 10.2");
+    }
+
+    /// What failed: a note said that an operation was INVALID, and its number was shown all the same.
+    #[test]
+    fn an_operation_that_is_invalid_has_no_number() {
+        let parts = [("device read", 1e6), ("sealing", 4e6), ("opening", 2e6)];
+        let invalid = |name: &str, parts: &[(&str, f64)]| Parts {
+            invalid: true,
+            ..operation(name, parts)
+        };
+        let table = small_files(&[
+            invalid("read", &parts),
+            operation("write", &[("device write", 2e6), ("sealing", 4e6)]),
+            invalid("chmod", &[("network", 1e6)]),
+            operation("chmod beside revocations", &[]),
+            invalid("chmod with revocation", &[]),
+        ]);
+        let cell = |row: &str| &table.rows.iter().find(|of| of.name == row).unwrap().cells[1];
+        assert_eq!(cell("disk access, read / write"), "INVALID / 2.00");
+        assert_eq!(cell("chmod"), "INVALID");
+        assert_eq!(cell("extra for chmod or unlink that revokes"), "INVALID");
+        // Of those that are valid, where there are such.
+        assert_eq!(cell("encryption"), "2.00");
+        assert_eq!(cell("disk communication"), "INVALID");
+        assert_eq!(cell("unlink"), "–");
     }
 }

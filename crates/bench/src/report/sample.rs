@@ -373,6 +373,7 @@ pub(crate) fn small_files() -> Report {
                     whole_ns: sum + rest_ns,
                     parts,
                     rest_ns,
+                    invalid: false,
                 }
             })
     };

@@ -18,7 +18,7 @@ use room::{
 use super::Outcome;
 use crate::clock::Clock;
 use crate::data::{BLOCK, Content, Data};
-use crate::model::{Issue, IssueKind, Round, Row, StoreFacts, Unit, Verdict};
+use crate::model::{Issue, IssueKind, Parts, Round, Row, StoreFacts, Unit, Verdict};
 use crate::observe::{self, Ceilings, Observer};
 use crate::progress::Progress;
 use crate::published::{self, LadderStep};
@@ -170,13 +170,16 @@ pub fn run(
         if rounds.is_empty() {
             break;
         }
+        let verdict = judged(&rounds, &options.limits);
         if let (Some(spans), Some(before)) = (spans, before) {
             let calls = rounds.iter().map(|round| round.operations).sum();
             let ns = rounds.iter().map(|round| round.seconds * 1e9).sum::<f64>();
             let came = spans.snapshot().since(&before);
-            out.parts.push(came.parts(STORE, &work, calls, ns as u64));
+            out.parts.push(Parts {
+                invalid: verdict.invalid,
+                ..came.parts(STORE, &work, calls, ns as u64)
+            });
         }
-        let verdict = judged(&rounds, &options.limits);
         let row = Row {
             store: STORE.to_owned(),
             work,

@@ -329,6 +329,8 @@ fn one(
             &Ceilings::default(),
             &limits(),
         ));
+        let invalid = issues.iter().any(|issue| issue.kind.invalidates());
+        let first = out.parts.len();
         match (came, operation.beside()) {
             (Some(came), None) => {
                 let count = u64::from(options.files);
@@ -342,6 +344,9 @@ fn one(
                 whole(&label, beside, &pass.beside, pass.beside_ns),
             ]),
             (None, _) => {}
+        }
+        for parts in &mut out.parts[first..] {
+            parts.invalid = invalid;
         }
         if let Some(why) = issues.iter().find(|issue| issue.kind.invalidates()) {
             out.notes.push(format!(
@@ -477,6 +482,7 @@ fn whole(label: &str, operation: &str, latency: &Histogram<u64>, ns: u64) -> Par
         whole_ns: mean,
         parts: Vec::new(),
         rest_ns: mean,
+        invalid: false,
     }
 }
 

@@ -6,6 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::chart::{self, Area, Failed, GRID, INK, MUTED, REST, fit, letters, series};
 use crate::model::Parts;
+use crate::published::INVALID;
 use crate::report::part_names;
 use crate::words::time_ns;
 
@@ -38,8 +39,10 @@ fn draw(area: &Area<'_>, width: i32, height: i32, of: &[&Parts]) -> Result<(), F
     // Parts may overlap and add up to more than the whole.
     let sum =
         |of: &Parts| of.parts.iter().map(|part| part.mean_ns).sum::<f64>() + of.rest_ns.max(0.0);
+    let valid = |of: &&&Parts| !of.invalid;
     let most = of
         .iter()
+        .filter(valid)
         .map(|of| sum(of).max(of.whole_ns))
         .fold(1.0, f64::max);
     let end = f64::from(width - 12);
@@ -69,8 +72,15 @@ fn draw(area: &Area<'_>, width: i32, height: i32, of: &[&Parts]) -> Result<(), F
     let colours = colours(of);
     for (at, of) in of.iter().enumerate() {
         let y = BAR * at as i32;
-        let said = format!("{}: {}", of.operation, time_ns(of.whole_ns));
+        let time = match of.invalid {
+            true => INVALID.to_owned(),
+            false => time_ns(of.whole_ns),
+        };
+        let said = format!("{}: {time}", of.operation);
         area.draw(&Text::new(fit(&said, end), (4, y + 3), letters(INK)))?;
+        if of.invalid {
+            continue;
+        }
         let mut from = 0.0;
         for (name, colour) in &colours {
             let ns = if *colour == REST {

@@ -84,9 +84,14 @@ impl Subject for Liar {
 fn what_is_read_is_compared_and_a_wrong_byte_makes_the_row_invalid() {
     let dir = tempfile::tempdir().unwrap();
     let liar: Vec<Maker<'_>> = vec![Box::new(|| Ok(Box::new(Liar(dir.path().to_owned()))))];
-    let out = run(&tiny(), liar, None, &Quiet, &AtomicBool::new(false)).unwrap();
+    let spans = Spans::with_clock(|| 0);
+    let stop = AtomicBool::new(false);
+    let out = run(&tiny(), liar, Some(&spans), &Quiet, &stop).unwrap();
     let read = &out.rows[1];
     assert!(read.verdict.invalid && read.summary.is_none());
+    for (row, parts) in out.rows.iter().zip(&out.parts) {
+        assert_eq!(parts.invalid, row.verdict.invalid, "{parts:?}");
+    }
     let wrong = |row: &Row| {
         row.rounds[0]
             .issues
