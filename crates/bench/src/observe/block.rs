@@ -4,8 +4,10 @@
 //!    file system beneath it. Memory, networks and FUSE have none.
 //! 2. Counters are the kernel's (`Documentation/block/stat.rst`, `Documentation/admin-guide/iostats.rst`); sectors are 512 bytes there.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::linux::fs::MetadataExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +60,20 @@ pub fn beneath(path: &Path) -> Vec<BlockDevice> {
         chain.push(device);
     }
     chain
+}
+
+/// Whether a process serves the file system at `path`.
+pub(crate) fn is_fuse(path: &Path) -> bool {
+    table::containing(path).is_some_and(|mount| mount.kind.starts_with("fuse"))
+}
+
+/// The file behind a loop device.
+pub(crate) fn loop_file(device: &Path) -> Option<PathBuf> {
+    let (major, minor) = split(fs::metadata(device).ok()?.st_rdev());
+    let at = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+    let name = fs::read(at).ok()?;
+    let name = name.strip_suffix(b"\n").unwrap_or(&name);
+    Some(PathBuf::from(OsStr::from_bytes(name)))
 }
 
 /// Number of the device that holds `path`: its own if it is one.

@@ -41,7 +41,7 @@ use crate::clock::{Clock, Elapsed, Reading};
 /// What is watched: a store, and what serves it.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
-    /// The directory, file or block device that is measured.
+    /// The directory, file or block device that is measured; empty where it is not on this host's disks.
     pub path: PathBuf,
     /// Where its bytes are stored when there is a layer between, as the directory a FUSE daemon or a room keeps them in: it is
     /// judged by their pages and their device. Empty if `path` is all there is.
@@ -55,6 +55,8 @@ pub struct Subject {
 pub struct Observer {
     subject: Subject,
     devices: Vec<BlockDevice>,
+    /// Whether a process serves the store, or what it is stored in, and nobody here knows which.
+    served_by_unknown: bool,
     /// Kernel threads that write the journal of the store's own file system.
     journals: Vec<u32>,
     roots: Roots,
@@ -72,6 +74,7 @@ impl Observer {
         let devices = block::beneath(at);
         let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
         Observer {
+            served_by_unknown: is_served_by_unknown(&subject),
             journals: process::journals_on(&names),
             subject,
             devices,
@@ -120,12 +123,14 @@ impl Observer {
                 .flatten(),
             space: host::space(at),
             own_io: process::io_of(own),
-            servers: self
-                .subject
-                .servers
-                .iter()
-                .map(|pid| Some((process::io_of(*pid)?, process::cpu_s_of(*pid)?)))
-                .collect(),
+            servers: if self.served_by_unknown {
+                None
+            } else {
+                let servers = self.subject.servers.iter();
+                servers
+                    .map(|pid| Some((process::io_of(*pid)?, process::cpu_s_of(*pid)?)))
+                    .collect()
+            },
             host: HostCounters::read(&self.roots),
             devices: self.devices.iter().map(BlockDevice::counters).collect(),
         }
@@ -251,6 +256,21 @@ impl Observer {
     }
 }
 
+/// Whether there is a process between the store and the disk that is none of its servers.
+fn is_served_by_unknown(subject: &Subject) -> bool {
+    let Some(at) = subject.backing.first() else {
+        let path = &subject.path;
+        let elsewhere = path.as_os_str().is_empty();
+        let served = || block::is_fuse(path) && subject.servers.is_empty();
+        return elsewhere || served() || is_loop_on_fuse(path);
+    };
+    block::is_fuse(at) || is_loop_on_fuse(at)
+}
+
+fn is_loop_on_fuse(path: &Path) -> bool {
+    block::loop_file(path).is_some_and(|file| block::is_fuse(&file))
+}
+
 fn unobserved(observer: &Observer, evidence: &Evidence) -> Vec<String> {
     let mut missing = Vec::new();
     let mut unless = |there: bool, what: &str| {
@@ -264,7 +284,11 @@ fn unobserved(observer: &Observer, evidence: &Evidence) -> Vec<String> {
     );
     unless(evidence.own_io.is_some(), "/proc/self/io cannot be read");
     unless(
-        evidence.server_io.is_some(),
+        !observer.served_by_unknown,
+        "which process serves the store is not known: its bytes and its processor time are not either",
+    );
+    unless(
+        evidence.server_io.is_some() || observer.served_by_unknown,
         "a process that serves the store cannot be asked for its bytes and its processor time",
     );
     missing

@@ -79,10 +79,8 @@ impl Store for Directory {
         host::forget_pages(self.work.path())?;
         cold.done.push("page cache emptied of its files".into());
         super::forget_all(self.drop_caches, &mut cold);
-        if self.fuse && !self.drop_caches {
-            cold.missing.push(
-                "what the process that serves this mount keeps in memory cannot be emptied from outside".into(),
-            );
+        if self.fuse {
+            super::say_of_server("this mount", self.drop_caches, &mut cold);
         }
         Ok(cold)
     }
@@ -93,5 +91,55 @@ impl Store for Directory {
 
     fn close(mut self: Box<Self>) -> Result<()> {
         self.work.remove()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::observe::loop_disk::LoopDisk;
+    use crate::run_file::Run;
+    use crate::store::single::Single;
+    use crate::work::Bed;
+    use crate::work::small_files::{MountedHere, Subject as _};
+
+    /// What failed: the processor time of the process that reads was said to be that of the one that serves too, whose own was
+    /// known to nobody.
+    #[test]
+    fn what_an_unknown_process_serves_has_no_processor_time() {
+        let Some(disk) = LoopDisk::ext4(64) else {
+            return;
+        };
+        let state = tempfile::tempdir().unwrap();
+        let run = Run::begin(state.path()).unwrap();
+        let room = MountedHere::new(&disk.path(), run.clone()).unwrap();
+        room.create("image", b"content").unwrap();
+        let mount = disk.path().join("mnt");
+        let making = Making::new(run, "a");
+        let seen = |store: Box<dyn Store>| {
+            let bed = Bed::new(store);
+            let ((), evidence) = bed.watch(&SystemClock, &[], |_| Ok(())).unwrap();
+            bed.close().unwrap();
+            (evidence.cpu_s, evidence.server_io, evidence.unobserved)
+        };
+        let words = "which process serves the store is not known: its bytes and its processor time are not either";
+        let served: [Box<dyn Store>; 2] = [
+            Box::new(Directory::make(&mount, "mnt", &making).unwrap()),
+            Box::new(Single::find(&mount.join("image"), "image", &making).unwrap()),
+        ];
+        for store in served {
+            let (cpu_s, server_io, unobserved) = seen(store);
+            assert_eq!((cpu_s, server_io), (None, None));
+            assert!(
+                unobserved.iter().any(|said| said == words),
+                "{unobserved:?}"
+            );
+        }
+        let plain = Directory::make(&disk.path(), "plain", &making).unwrap();
+        let (cpu_s, server_io, unobserved) = seen(Box::new(plain));
+        assert!(cpu_s.is_some() && server_io.is_some());
+        assert!(!unobserved.iter().any(|said| said == words));
+        Box::new(room).close().unwrap();
     }
 }

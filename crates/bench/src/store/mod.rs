@@ -243,8 +243,37 @@ fn forget_all(wanted: bool, cold: &mut Cold) {
     }
 }
 
+/// Says what of the process that serves `what` stays warm: its own memory whatever is done, and its files' pages as well unless the
+/// whole machine's caches are emptied.
+fn say_of_server(what: &str, drop_caches: bool, cold: &mut Cold) {
+    let own = format!("what the process that serves {what} keeps in its own memory");
+    cold.missing.push(match drop_caches {
+        true => format!("{own} cannot be emptied from outside"),
+        false => format!(
+            "{own}, and the page cache of its files, cannot be emptied from outside; as root use --drop-caches for the latter"
+        ),
+    });
+}
+
 /// A file of the host, for tests of what works on objects.
 #[cfg(test)]
 pub(crate) fn host_file(path: &Path, mode: Mode) -> Result<Arc<dyn Object>> {
     host::HostFile::open(path, mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What failed: with --drop-caches nothing was said to be warm, and what a process keeps in its memory was.
+    #[test]
+    fn what_a_server_keeps_is_warm_with_drop_caches_too() {
+        for drop_caches in [false, true] {
+            let mut cold = Cold::default();
+            say_of_server("m", drop_caches, &mut cold);
+            let said = &cold.missing[0];
+            assert!(said.starts_with("what the process that serves m keeps in its own memory"));
+            assert_eq!(said.contains("--drop-caches"), !drop_caches, "{said}");
+        }
+    }
 }

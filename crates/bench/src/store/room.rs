@@ -226,6 +226,9 @@ impl Store for RoomStore {
         let mut cold = Cold::default();
         cold.done
             .push("room opened afresh, page cache emptied of its files".into());
+        if facts::is_fuse(&self.dir) {
+            super::say_of_server(&self.dir.display().to_string(), self.drop_caches, &mut cold);
+        }
         super::forget_all(self.drop_caches, &mut cold);
         let room = Room::open(&self.dir, &self.credential, self.options.clone())
             .map_err(|e| failed(&self.dir, &e))?;

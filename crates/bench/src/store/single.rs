@@ -51,12 +51,8 @@ impl Single {
 
     /// What a process keeps in memory for a file it serves is out of our reach.
     fn say_if_served(&self, file: &Path, cold: &mut Cold) {
-        if facts::is_fuse(file) && !self.drop_caches {
-            cold.missing.push(format!(
-                "what the process that serves {} has cached, and the page cache of its files, cannot be emptied from outside; \
-                 as root use --drop-caches",
-                file.display()
-            ));
+        if facts::is_fuse(file) {
+            super::say_of_server(&file.display().to_string(), self.drop_caches, cold);
         }
     }
 }

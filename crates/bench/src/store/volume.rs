@@ -114,6 +114,13 @@ impl Existing for Volume {
             .and_then(|file| host::forget_file(&file))
             .map_err(|e| Error::io(&self.image, "emptying the page cache", e))?;
         cold.done.push("page cache emptied of its image".into());
+        if facts::is_fuse(&self.image) {
+            super::say_of_server(
+                &self.image.display().to_string(),
+                self.drop_caches,
+                &mut cold,
+            );
+        }
         super::forget_all(self.drop_caches, &mut cold);
         Ok(cold)
     }
