@@ -31,8 +31,11 @@ WIDTH, SHOWN, LEFT, BAR, GAP, TOP = 520, 640, 16, 19, 36, 66
 
 def measured():
     """{(work, store): how many times as fast as a plain directory}, of what is valid."""
-    comparisons = json.loads((ROOT / "benches/results/peers.json").read_text())["comparisons"]
-    return {(of["work"], of["other"]): of["ratio"] for of in comparisons if of["ratio"] and not of["invalid"]}
+    result = json.loads((ROOT / "benches/results/peers.json").read_text())
+    # As crates/bench/src/report/older.rs: names on a mount were not synced to the disk.
+    wrong = [] if result.get("works", 0) >= 1 else ["untar", "rm -r"]
+    valid = [of for of in result["comparisons"] if of["ratio"] and not of["invalid"] and of["work"] not in wrong]
+    return {(of["work"], of["other"]): of["ratio"] for of in valid}
 
 
 def draw():

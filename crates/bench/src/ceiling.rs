@@ -8,6 +8,9 @@ use crate::words::{self, NOTHING};
 
 pub use memory::MemoryFiles;
 
+/// What the table is called.
+pub(crate) const TITLE: &str = "Share of what FUSE itself allows";
+
 /// How fast `store` is with `ceiling` as 1, a row a work that both did.
 pub fn share(report: &Report, store: &str, ceiling: &str) -> PublishedTable {
     let of = |label: &str, work: &str| -> Option<&Row> {
@@ -37,7 +40,7 @@ pub fn share(report: &Report, store: &str, ceiling: &str) -> PublishedTable {
         }
     });
     PublishedTable {
-        title: "Share of what FUSE itself allows".to_owned(),
+        title: TITLE.to_owned(),
         source: "measured here, none published".to_owned(),
         columns: vec![ceiling.to_owned(), store.to_owned(), "share".to_owned()],
         rows: rows.collect(),

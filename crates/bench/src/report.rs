@@ -3,6 +3,7 @@
 pub mod json;
 pub(crate) mod layout;
 pub mod markdown;
+mod older;
 pub mod page;
 #[cfg(test)]
 pub(crate) mod sample;

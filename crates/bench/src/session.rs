@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::compare::{self, Outcome};
 use crate::itself::{self, Tried};
-use crate::model::{Issue, IssueKind, Itself, NoiseFloor, Report, Row, SCHEMA};
+use crate::model::{Issue, IssueKind, Itself, NoiseFloor, Report, Row, SCHEMA, WORKS};
 use crate::observe::{self, Observer, Subject, ceilings};
 use crate::progress::Progress;
 use crate::run_file::Run;
@@ -96,6 +96,7 @@ pub fn run(ask: Ask, means: &Means<'_>) -> Result<Done> {
     }
     let mut report = Report {
         schema: SCHEMA,
+        works: WORKS,
         command: ask.command.to_owned(),
         options: ask.options,
         began: jiff::Timestamp::now().to_string(),

@@ -22,12 +22,18 @@ use serde::{Deserialize, Serialize};
 
 /// The form of the document; raised when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
+/// What the works do; raised when rows of the same name are of something else than before. What was measured wrongly before is
+/// INVALID when it is read.
+pub const WORKS: u32 = 1;
 
 /// One run of one command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// [`SCHEMA`] of the program that wrote it.
     pub schema: u32,
+    /// [`WORKS`] of the program that measured; 0 in documents that do not have it.
+    #[serde(default)]
+    pub works: u32,
     /// What was asked for, as in "storage", "compare", "cost".
     pub command: String,
     /// The options, one a line, as in "--size 256MiB": enough to ask for the same again.

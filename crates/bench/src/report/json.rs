@@ -26,7 +26,9 @@ pub fn read(text: &str) -> Result<Report, NotAReport> {
     if schema != crate::model::SCHEMA {
         return Err(NotAReport::OtherForm { schema });
     }
-    Ok(serde_json::from_str(text)?)
+    let mut report = serde_json::from_str(text)?;
+    super::older::mark(&mut report);
+    Ok(report)
 }
 
 /// The schema of [`text`], JSON Schema 2020-12.

@@ -22,6 +22,7 @@ pub(crate) fn all() -> Vec<(&'static str, Report)> {
 pub(crate) fn empty() -> Report {
     Report {
         schema: SCHEMA,
+        works: WORKS,
         command: "storage".into(),
         options: Vec::new(),
         began: "2026-11-22T08:44:27Z".into(),

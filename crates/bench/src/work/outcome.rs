@@ -1,7 +1,7 @@
 //! What comes of the works that are commands of their own, and the document it becomes.
 
 use crate::clock::{Clock, SystemClock};
-use crate::model::{Growth, Parts, PublishedTable, Report, Row, SCHEMA, StoreFacts};
+use crate::model::{Growth, Parts, PublishedTable, Report, Row, SCHEMA, StoreFacts, WORKS};
 use crate::observe;
 
 /// What came out.
@@ -50,6 +50,7 @@ impl Outcome {
     pub fn report(self, command: &str, options: Vec<String>, seed: u64, begun: Begun) -> Report {
         Report {
             schema: SCHEMA,
+            works: WORKS,
             command: command.to_owned(),
             options,
             began: begun.at.to_string(),
