@@ -69,12 +69,26 @@ fn a_ladder_has_every_published_rung_and_leaves_nothing_behind() {
     let s = Sandbox::empty();
     let report = bench(&s, &["ladder", "place", "--size", "16KiB", "--rounds", "1"]);
     // Two sizes below the buffer's in four ways, two above in two.
-    assert_eq!(report["rows"].as_array().unwrap().len(), 12);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    // Other tests use the disk and the host its processors: nothing else makes a rung INVALID here.
+    let by_others = |row: &Value| {
+        let round = row["rounds"][0].to_string();
+        ["\"device_shared\"", "\"stolen_time\""]
+            .iter()
+            .any(|kind| round.contains(kind))
+    };
+    let valid = |row: &Value| row["verdict"]["invalid"] == false;
+    for row in rows {
+        assert!(valid(row) || by_others(row), "{row}");
+    }
+    let all_valid = rows.iter().all(valid);
     let rows = report["tables"][0]["rows"].as_array().unwrap();
     for row in &rows[..6] {
         let cells = row["cells"].as_array().unwrap();
         let here = cells.last().unwrap().as_str().unwrap();
-        assert!(here.parse::<f64>().is_ok(), "{row}");
+        let invalid = !all_valid && here == "INVALID";
+        assert!(here.parse::<f64>().is_ok() || invalid, "{row}");
     }
     // Spans are heard here, too.
     assert_eq!(report["parts"].as_array().unwrap().len(), 12);
