@@ -9,6 +9,8 @@
 //!    worth nothing.
 //! 5. A disk remembers the latest metadata server that set its groups until it is restarted. So a server proves that it is the only one
 //!    after it learned of a disk's start, before it sets groups there.
+//! 6. Until the disk has its first group, what an earlier server gave, or this one at another address, may be good. Nothing of that is known,
+//!    so it can be waited for only: until the group is there, or its time is over.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,6 +107,26 @@ fn nowhere(why: &'static str) -> DiskError {
     DiskError::Unreachable(std::io::Error::new(std::io::ErrorKind::NotConnected, why))
 }
 
+/// What may have been given on a disk before it is looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// It is new to the room.
+    Nothing,
+    /// What an earlier incarnation of the server gave.
+    Earlier,
+    /// That, and what this one gave: the disk has another address now.
+    Replaced,
+}
+
+/// Whose capabilities a revocation is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Those of earlier incarnations of the server too.
+    All,
+    /// Only those of this one: they are of a session or a grant that it began.
+    This,
+}
+
 /// A disk of the room.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -117,6 +139,10 @@ pub(crate) struct Disk {
     settled: Condvar,
     /// Held while the group changes.
     changing: Mutex<()>,
+    /// Until then capabilities may be good that are not known here, unless there is a group.
+    unknown_until: Instant,
+    /// Some of those may be of this incarnation of the server.
+    replaces: bool,
     reachable: AtomicBool,
     lifetime: Duration,
     tally: std::sync::Arc<Tally>,
@@ -126,11 +152,16 @@ pub(crate) struct Disk {
 impl Disk {
     pub(crate) fn new(
         disk: crate::enrol::Disk,
+        before: Before,
         timeout: Duration,
         lifetime: Duration,
         tally: std::sync::Arc<Tally>,
         fence: std::sync::Arc<dyn Fence>,
     ) -> Self {
+        let unknown = match before {
+            Before::Nothing => Duration::ZERO,
+            _ => lifetime + Duration::from_secs(EXPIRY_MARGIN),
+        };
         Self {
             admin: Admin::new(disk.address.clone(), disk.key.clone(), timeout).of(fence.writer()),
             name: disk.name,
@@ -139,6 +170,8 @@ impl Disk {
             state: Mutex::default(),
             settled: Condvar::new(),
             changing: Mutex::default(),
+            unknown_until: Instant::now() + unknown,
+            replaces: before == Before::Replaced,
             reachable: AtomicBool::new(false),
             lifetime,
             tally,
@@ -153,6 +186,15 @@ impl Disk {
     /// Whether capabilities can be given.
     pub(crate) fn is_ready(&self) -> bool {
         self.state.lock().group.is_some_and(|group| group.valid)
+    }
+
+    /// Whether capabilities may be good that are not known here.
+    pub(crate) fn has_unknown(&self) -> bool {
+        self.is_unknown(&self.state.lock())
+    }
+
+    fn is_unknown(&self, state: &State) -> bool {
+        state.group.is_none() && Instant::now() < self.unknown_until
     }
 
     /// Capabilities given and good, and revocations not done yet.
@@ -360,15 +402,24 @@ impl Disk {
         })
     }
 
-    /// Notes that what `which` finds is to be revoked, and revokes it, waiting for the disk until `deadline`.
+    /// Notes that what `which` finds is to be revoked, and revokes it, waiting for the disk until `deadline`; with what is not known
+    /// here, where that counts.
     pub(crate) fn revoke(
         &self,
         which: impl FnOnce(&IssuedCapabilities) -> Vec<u32>,
+        of: Of,
         deadline: Instant,
     ) -> Result<(), DiskError> {
         let begun = Instant::now();
         let (group, ids) = {
             let mut state = self.state.lock();
+            while (of == Of::All || self.replaces) && self.is_unknown(&state) {
+                if Instant::now() >= deadline {
+                    return Err(nowhere("the disk was not reached yet"));
+                }
+                self.settled
+                    .wait_until(&mut state, deadline.min(Instant::now() + PAUSE));
+            }
             let state = &mut *state;
             let Some(group) = state.group else {
                 return Ok(());

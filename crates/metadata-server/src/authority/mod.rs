@@ -29,7 +29,8 @@ use room::{InodeNo, Room, WriteGrantId};
 use crate::fence::Fence;
 use crate::placement::{Keeper, NetStorage, NetworkDisk};
 use crate::sessions::Session;
-use disk::Disk;
+pub(crate) use disk::Before;
+use disk::{Disk, Of};
 use group_ids::GroupIdAllocator;
 use issued::Purpose;
 
@@ -130,7 +131,6 @@ pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
     group_ids: GroupIdAllocator,
     timing: Timing,
-    begun: Instant,
     tally: Arc<Tally>,
     fence: Arc<dyn Fence>,
     reporting: RwLock<()>,
@@ -153,7 +153,6 @@ impl Authority {
             disks: RwLock::default(),
             group_ids: GroupIdAllocator::default(),
             timing,
-            begun: Instant::now(),
             tally: Arc::default(),
             fence,
             reporting: RwLock::new(()),
@@ -177,10 +176,16 @@ impl Authority {
 
     /// Begins to look after a disk. Where it answers at once it has a fresh group when this returns, and is attached to the
     /// storage; else that happens when it does.
-    pub fn add(self: &Arc<Self>, disk: crate::enrol::Disk, storage: &NetStorage) {
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        disk: crate::enrol::Disk,
+        before: Before,
+        storage: &NetStorage,
+    ) {
         let id = disk.address.id;
         let disk = Arc::new(Disk::new(
             disk,
+            before,
             TIMEOUT,
             self.timing.capability_lifetime,
             self.tally.clone(),
@@ -272,8 +277,7 @@ impl Authority {
 
     /// Whether nothing that an earlier incarnation of the server gave is good any more, at any disk.
     pub fn is_ready(&self) -> bool {
-        self.begun.elapsed() > self.timing.capability_lifetime
-            || self.all().iter().all(|disk| disk.is_ready())
+        !self.all().iter().any(|disk| disk.has_unknown())
     }
 
     /// Asks all disks, and returns the name of the first that does not answer.
@@ -365,11 +369,12 @@ impl Authority {
     fn revoke_everywhere(
         &self,
         which: impl Fn(&issued::IssuedCapabilities) -> Vec<u32>,
+        of: Of,
         deadline: Instant,
     ) -> Reply<()> {
         let mut outcome = Ok(());
         for disk in self.all() {
-            if let Err(e) = disk.revoke(&which, deadline) {
+            if let Err(e) = disk.revoke(&which, of, deadline) {
                 tracing::warn!(disk = %disk.name, "a revocation goes on in the background: {e}");
                 outcome = outcome.and(Err(Refusal::DiskUnreachable(disk.address.id)));
             }
@@ -392,6 +397,7 @@ impl Authority {
                     .map(|(_, id)| id)
                     .collect()
             },
+            Of::All,
             deadline,
         )
     }
@@ -405,6 +411,7 @@ impl Authority {
                     .filter_map(|grant| issued.of_grant(*grant))
                     .collect()
             },
+            Of::This,
             deadline,
         )
     }
@@ -426,7 +433,12 @@ impl Authority {
 
     /// Takes everything from a session.
     pub fn revoke_session(&self, session: SessionId, deadline: Instant) -> Reply<()> {
-        self.revoke_everywhere(|issued| issued.of_session(session), deadline)
+        self.revoke_everywhere(|issued| issued.of_session(session), Of::This, deadline)
+    }
+
+    /// Waits until nothing is good any more that an earlier incarnation of the server gave.
+    pub fn outlast_earlier(&self, deadline: Instant) -> Reply<()> {
+        self.revoke_everywhere(|_| Vec::new(), Of::All, deadline)
     }
 }
 
@@ -461,6 +473,7 @@ impl Keeper for Authority {
         drop(self.reporting.write());
         disk.revoke(
             |issued| issued.covering(extents).into_iter().collect(),
+            Of::All,
             Instant::now() + TIMEOUT,
         )
     }

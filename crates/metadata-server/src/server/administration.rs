@@ -10,6 +10,7 @@ use super::{ServerError, Shared, disk_added, drain, io};
 use metadata_proto::admin::{Ended, Quota, UserRow};
 
 use crate::audit::event::Admin;
+use crate::authority::Before;
 use crate::enrol::{self, EnrolError};
 
 /// How long a disk's new address may take to be stored: the room may have to be opened again.
@@ -89,7 +90,12 @@ impl Shared {
             .sessions
             .end_where(|session, _| serials.contains(&session.serial));
         serving.replies.forget_keys(&serving.room, serials);
-        let mut all = Ended::All;
+        // A session of theirs may have been an earlier server's.
+        let deadline = serving.authority.revocation_deadline();
+        let mut all = match serving.authority.outlast_earlier(deadline) {
+            Ok(()) => Ended::All,
+            Err(_) => Ended::ButOnDisks,
+        };
         for session in ended {
             serving.audit.session_ends(&session, "key-removed");
             let deadline = serving.authority.revocation_deadline();
@@ -111,12 +117,12 @@ impl Shared {
             let moves = incarnation.authority.has(disk.address.id, &disk.name);
             if moves {
                 // At once: a flush may be waiting for it where it was, and what is stored here for that flush.
-                self.look_after(&incarnation, &disk);
+                self.look_after(&incarnation, &disk, Before::Replaced);
             }
             match self.add_disk_to(&incarnation, &disk) {
                 Ok(()) => {
                     if !moves {
-                        self.look_after(&incarnation, &disk);
+                        self.look_after(&incarnation, &disk, Before::Nothing);
                     }
                     return Ok(());
                 }
@@ -148,9 +154,10 @@ impl Shared {
             .map_err(io("the placement of segments"))
     }
 
-    fn look_after(&self, incarnation: &Incarnation, disk: &enrol::Disk) {
+    fn look_after(&self, incarnation: &Incarnation, disk: &enrol::Disk, before: Before) {
         let disk = self.config.as_served(disk.clone());
-        incarnation.authority.add(disk, &incarnation.storage);
+        let storage = &incarnation.storage;
+        incarnation.authority.add(disk, before, storage);
     }
 
     /// Waits until the room was opened again after the incarnation with this number.

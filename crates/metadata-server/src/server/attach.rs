@@ -5,7 +5,7 @@ use std::sync::Arc;
 use room::Room;
 
 use super::ServerError;
-use crate::authority::{Authority, Timing};
+use crate::authority::{Authority, Before, Timing};
 use crate::enrol;
 use crate::fence::Fence;
 use crate::placement::NetStorage;
@@ -22,7 +22,7 @@ pub(super) fn attach(
     std::thread::scope(|scope| {
         for disk in disks {
             let authority = &authority;
-            scope.spawn(move || authority.add(disk, storage));
+            scope.spawn(move || authority.add(disk, Before::Earlier, storage));
         }
     });
     Ok(authority)

@@ -378,12 +378,10 @@ fn apply(
                     of_file.map(|grant| (session.id, grant))
                 });
                 let grants: Vec<_> = grants.collect();
-                end_grants(
-                    incarnation,
-                    &grants,
-                    incarnation.authority.revocation_deadline(),
-                )
-                .map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
+                let deadline = incarnation.authority.revocation_deadline();
+                let earlier = incarnation.authority.outlast_earlier(deadline);
+                let ended = earlier.and_then(|()| end_grants(incarnation, &grants, deadline));
+                ended.map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
             }
             let _rights = incarnation.rights.read();
             let target = allowed()?;
@@ -487,9 +485,8 @@ impl Losses {
             .filter(|s| denied(&s.subject))
             .map(|s| s.id)
             .collect();
-        if !readers.is_empty() {
-            self.readers.push((no, readers));
-        }
+        // Also with nobody: one who had a session at an earlier server may have lost it.
+        self.readers.push((no, readers));
         let writers = alive
             .iter()
             .filter(|s| s.subject.write(found.object()).is_err());

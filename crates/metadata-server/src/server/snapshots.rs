@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-/// Ends the grants under which data was written that is in a file. False where a disk does not answer.
+/// Ends the grants under which data was written that is in a file, those of earlier incarnations too. False where a disk does not answer.
 pub(super) fn settle(incarnation: &Incarnation) -> bool {
     let all = incarnation.sessions.all();
     let grants = all.iter().flat_map(|session| {
@@ -113,5 +113,8 @@ pub(super) fn settle(incarnation: &Incarnation) -> bool {
     });
     let grants: Vec<_> = grants.collect();
     let deadline = incarnation.authority.revocation_deadline();
-    end_grants(incarnation, &grants, deadline).is_ok()
+    let earlier = incarnation.authority.outlast_earlier(deadline);
+    earlier
+        .and_then(|()| end_grants(incarnation, &grants, deadline))
+        .is_ok()
 }

@@ -17,3 +17,4 @@ mod server;
 mod shared;
 mod snapshots;
 mod standby;
+mod unreached;
