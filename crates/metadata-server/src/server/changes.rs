@@ -456,7 +456,7 @@ impl Losses {
         self.readers.len()
     }
 
-    /// A name of this inode is gone. Where it was the last one, sessions with the file open keep their rights.
+    /// A name of this inode is gone. Where it was the last one, sessions with the file open keep their rights until they end.
     pub(super) fn name_gone(&mut self, incarnation: &Incarnation, inode: &Inode) {
         let left = match incarnation.room.attributes(inode.no) {
             Ok(after) => after.nlink > 0,
@@ -465,8 +465,8 @@ impl Losses {
         if inode.kind != FileKind::Regular || left {
             return;
         }
-        let alive = incarnation.sessions.alive();
-        let lost = alive.iter().filter(|s| !s.has_open(inode.no));
+        let all = incarnation.sessions.all();
+        let lost = all.iter().filter(|s| s.is_over() || !s.has_open(inode.no));
         let lost = lost.map(|s| s.id).collect();
         self.readers.push((inode.no, lost));
     }
@@ -479,15 +479,15 @@ impl Losses {
         }
         let no = found.inode.no;
         let denied = |subject: &Subject| subject.read(found.object()).is_err();
-        let alive = incarnation.sessions.alive();
-        let readers: BTreeSet<SessionId> = alive
+        let all = incarnation.sessions.all();
+        let readers: BTreeSet<SessionId> = all
             .iter()
             .filter(|s| denied(&s.subject))
             .map(|s| s.id)
             .collect();
         // Also with nobody: one who had a session at an earlier server may have lost it.
         self.readers.push((no, readers));
-        let writers = alive
+        let writers = all
             .iter()
             .filter(|s| s.subject.write(found.object()).is_err());
         for session in writers {

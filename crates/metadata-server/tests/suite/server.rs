@@ -600,6 +600,43 @@ fn a_change_waits_for_a_disk_that_is_not_there_and_is_made_once() {
     assert!(bob.read_by(&world, &old).is_err());
 }
 
+/// Sessions that had ended were forgotten: the call returned while their capabilities were good at the disk.
+#[test]
+fn what_a_session_has_that_ended_while_a_disk_is_away_is_waited_for() {
+    let (mut world, _, alice, bob, d) = people(LONG);
+    let make = |name| {
+        let no = alice.make(d, name, FileKind::Regular, 0o644).unwrap().no;
+        alice.write(&world, no, b'a');
+        bob.open(no, true, false).unwrap();
+        bob.map(no).unwrap();
+        no
+    };
+    let file = make("f");
+    make("gone");
+    world.disks[0].stop();
+    let over = bob.ask(|c, x, s| async move { c.bye(x, s).await });
+    over.unwrap().unwrap();
+    let set = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    let changes = [
+        Change::SetAttributes { no: file, set },
+        Change::Unlink {
+            parent: d,
+            name: b"gone".to_vec(),
+        },
+    ];
+    let ask = |slot: usize| alice.change_by(slot as u32 + 1, 1, changes[slot].clone());
+    for slot in 0..changes.len() {
+        assert_eq!(ask(slot), Err(Refusal::NotNow(Delay::Disk)), "{slot}");
+    }
+    world.disks[0].start();
+    for slot in 0..changes.len() {
+        until("an answer", || ask(slot).is_ok());
+    }
+}
+
 /// It was `EIO` when the server had asked the disk in vain for five seconds, or the server ended all sessions.
 #[test]
 fn a_change_of_data_waits_for_the_disk_that_it_reads_from() {
