@@ -19,7 +19,7 @@ use metadata_proto::admin::{self, ADMINISTRATOR, Quota};
 pub use metadata_proto::identity::{Identity, RENEW_BEFORE, serial_of};
 use netdisk::{DiskAddress, DiskKey};
 use rcgen::ExtendedKeyUsagePurpose;
-use room::Room;
+use room::{FileSystem as _, Room};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
@@ -321,7 +321,11 @@ fn give_key(
 
 /// Removes a user or administrator with all keys. Durable when this returns.
 pub fn remove_user(room: &Room, name: &str) -> Result<User, EnrolError> {
-    let (list, mut users, at) = find(room, name)?;
+    let (list, mut users, at) = find(room, name).or_else(|unknown| {
+        // A removal that found no space is not durable yet.
+        room.sync()?;
+        Err(unknown)
+    })?;
     let gone = users.remove(at);
     set_note(room, list, &users)?;
     Ok(gone)

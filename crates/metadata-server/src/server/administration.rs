@@ -64,10 +64,21 @@ impl Shared {
         let incarnation = self.serving()?;
         let name_of = name.to_owned();
         self.recorded(by, Admin::UserRemoved { name: name_of })?;
-        let gone = enrol::remove_user(&incarnation.room, name)?;
-        self.users.set(&enrol::everybody(&incarnation.room)?);
+        let removed = enrol::remove_user(&incarnation.room, name);
+        let ended = self.users_changed(&incarnation)?;
+        removed?;
         enrol::enforce_quotas(&incarnation.room)?;
-        Ok(self.end_keys(&incarnation, &gone.serials))
+        Ok(ended)
+    }
+
+    /// Has the room's users in effect, and ends the keys that it does not list any more. To be called after a change that failed too: one
+    /// that finds no space is done, and becomes durable later.
+    pub(super) fn users_changed(&self, serving: &Arc<Incarnation>) -> Result<Ended, ServerError> {
+        let gone = self.users.set(&enrol::everybody(&serving.room)?);
+        Ok(match gone.is_empty() {
+            true => Ended::All,
+            false => self.end_keys(serving, &gone),
+        })
     }
 
     pub(super) fn set_quota(&self, by: &str, name: &str, quota: Quota) -> Result<(), ServerError> {
@@ -84,7 +95,7 @@ impl Shared {
     }
 
     /// Ends what clients with these keys have: connections, sessions, capabilities. What could not be ended now goes on in the background.
-    pub(super) fn end_keys(&self, serving: &Arc<Incarnation>, serials: &[[u8; 16]]) -> Ended {
+    fn end_keys(&self, serving: &Arc<Incarnation>, serials: &[[u8; 16]]) -> Ended {
         self.users.cut(serials);
         let ended = serving
             .sessions

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use netdisk::DiskId;
 use parking_lot::Mutex;
-use room::{Room, WriteGrantId};
+use room::{FileSystem as _, Room, WriteGrantId};
 
 use super::incarnation::Incarnation;
 use super::{ServerError, io};
@@ -130,11 +130,14 @@ fn finish(incarnation: &Incarnation, id: DiskId) -> Result<bool, ServerError> {
     }
     let known = enrol::disks(&incarnation.room)?;
     let Some(disk) = known.into_iter().find(|d| d.address.id == id) else {
-        // Forgotten by an incarnation that ended just then.
-        return incarnation
-            .storage
-            .detach(id)
-            .map_err(io("the placement of segments"));
+        // Forgotten by an incarnation that ended just then, or by a change that found no space: then it is not durable yet.
+        incarnation.room.sync()?;
+        let gone = incarnation.storage.detach(id);
+        let gone = gone.map_err(io("the placement of segments"))?;
+        if gone {
+            incarnation.authority.remove(id);
+        }
+        return Ok(gone);
     };
     let gone = forget(&incarnation.room, &incarnation.storage, &disk)?;
     if gone {

@@ -98,7 +98,8 @@ impl Users {
         share.clone()
     }
 
-    pub(super) fn set(&self, users: &[User]) {
+    /// From now on these are the users. Returns the keys that were somebody's until now and are nobody's any more.
+    pub(super) fn set(&self, users: &[User]) -> Vec<[u8; 16]> {
         let mut by_serial = HashMap::new();
         for user in users {
             let shared = Arc::new(user.clone());
@@ -106,7 +107,10 @@ impl Users {
                 by_serial.insert(*serial, shared.clone());
             }
         }
-        *self.by_serial.write() = by_serial;
+        let mut now = self.by_serial.write();
+        let before = std::mem::replace(&mut *now, by_serial);
+        let gone = before.into_keys().filter(|key| !now.contains_key(key));
+        gone.collect()
     }
 
     /// The user with this key, unless the key has ended.

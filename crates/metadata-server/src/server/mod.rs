@@ -270,9 +270,9 @@ impl MetadataServer {
         let _one = self.shared.enrolling.lock();
         let serving = self.incarnation()?;
         self.shared.recorded(LOCAL, what)?;
-        let changed = change(&serving.room)?;
-        self.shared.users.set(&enrol::everybody(&serving.room)?);
-        Ok(changed)
+        let changed = change(&serving.room);
+        self.shared.users_changed(&serving)?;
+        Ok(changed?)
     }
 
     /// [`enrol::lifetimes`].
@@ -296,14 +296,10 @@ impl MetadataServer {
 
     /// [`enrol::finish_rotation`], at once in effect: what clients with the keys that end have is ended as for a removed user.
     pub fn finish_rotation(&self, force: bool) -> Result<(), ServerError> {
-        let ended = self.enrol(Admin::RotationFinished { forced: force }, |room| {
-            let ended = enrol::finish_rotation(room, force)?;
-            self.shared.tls.renew(room)?;
-            Ok(ended)
-        })?;
-        let serving = self.incarnation()?;
-        self.shared.end_keys(&serving, &ended);
-        Ok(())
+        self.enrol(Admin::RotationFinished { forced: force }, |room| {
+            enrol::finish_rotation(room, force)?;
+            self.shared.tls.renew(room)
+        })
     }
 
     /// [`enrol::add_disk`], at once in effect. One that is being emptied is kept.
