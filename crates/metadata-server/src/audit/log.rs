@@ -154,10 +154,8 @@ impl Writer {
 
     /// Closes the file, and begins the next one; nothing waits.
     fn begin_file(&mut self) -> io::Result<()> {
-        if let Some(old) = &self.file
-            && !self.sync_failed
-        {
-            old.sync()?;
+        if !self.sync_failed {
+            self.sync_file()?;
         }
         let name = file_name(self.number + 1);
         // One that a failure just here left has nothing that a state refers to.
@@ -170,7 +168,18 @@ impl Writer {
             file: self.number,
             log: self.log.clone(),
         });
+        if std::mem::take(&mut self.sync_failed) {
+            let since = self.synced;
+            self.push(&Event::Unsynced { since });
+        }
         Ok(())
+    }
+
+    /// Makes the present file durable. A sync that succeeds after one that failed proves nothing of it.
+    fn sync_file(&mut self) -> io::Result<()> {
+        let synced = self.file.as_ref().map_or(Ok(()), |file| file.sync());
+        self.sync_failed |= synced.is_err();
+        synced
     }
 
     /// Adds an entry to those that wait.
@@ -268,12 +277,15 @@ impl Writer {
             Full::Warn => WAITING_MAX,
             Full::Refuse => WAITING_MAX_REFUSING,
         };
-        if self.waiting_bytes > most {
+        if self.waiting_bytes > most
+            && let Err(e) = self.flush()
+            && self.waiting_bytes > most
+        {
             self.lost += 1;
-            return self.flush();
+            return Err(e);
         }
         if self.waiting.is_empty()
-            && self.len >= self.file_size
+            && (self.len >= self.file_size || self.sync_failed)
             && let Err(e) = self.begin_file()
         {
             tracing::warn!("the audit log goes on in its old file: {e}");
@@ -291,24 +303,13 @@ impl Writer {
         self.flush()?;
         let upto = self.place.seq;
         if self.sync_failed {
-            // A sync that succeeds after one that failed proves nothing of this file.
             self.begin_file()?;
-            let since = self.synced;
-            self.push(&Event::Unsynced { since });
-            self.flush()?;
-            self.sync_failed = false;
             return self.sync();
         }
         if self.synced == upto {
             return Ok(());
         }
-        let Some(file) = &self.file else {
-            return Ok(());
-        };
-        if let Err(e) = file.sync() {
-            self.sync_failed = true;
-            return Err(e);
-        }
+        self.sync_file()?;
         self.synced = upto;
         Ok(())
     }

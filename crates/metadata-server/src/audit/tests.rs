@@ -249,6 +249,53 @@ fn a_failed_sync_is_recorded_in_a_new_file() {
     assert!(second.contains("\"unsynced\""), "{second}");
 }
 
+/// The sync that failed was forgotten, and the next one of the same file called everything durable.
+#[test]
+fn a_sync_that_fails_at_the_end_of_a_file_is_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("log");
+    let key = AuditLog::create(&dir).unwrap();
+    let storage = Arc::new(FaultyStorage::new(HostStorage::open(&dir).unwrap()));
+    let log = AuditLog::open_on(storage.clone(), 600, Full::Refuse).unwrap();
+    storage.refuse(Op::Sync, 1, Fault::Io, Times::Once);
+    while storage.refused() == 0 {
+        log.record(&Event::Mark {});
+    }
+    log.record_durably(&Event::Mark {}).unwrap();
+    log.stop();
+    drop(log);
+    assert_eq!(report(&dir, Some(&key)).faults, Vec::<String>::new());
+    let files = (1..).map(|n| file(&dir, n)).take_while(|f| f.exists());
+    let all: String = files.map(|f| std::fs::read_to_string(f).unwrap()).collect();
+    assert_eq!(all.matches("\"unsynced\"").count(), 1, "{all}");
+}
+
+/// It was dropped, and called durable.
+#[test]
+fn an_entry_is_written_where_all_that_waits_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("log");
+    AuditLog::create(&dir).unwrap();
+    let storage = Arc::new(FaultyStorage::new(HostStorage::open(&dir).unwrap()));
+    let log = AuditLog::open_on(storage.clone(), 1 << 30, Full::Warn).unwrap();
+    storage.refuse(Op::Write, 1, Fault::Torn, Times::Always);
+    // More than a megabyte.
+    for _ in 0..6000 {
+        log.record(&Event::Mark {});
+    }
+    storage.heal();
+    let last = "written after all";
+    log.record_durably(&Event::File {
+        file: 0,
+        log: last.into(),
+    })
+    .unwrap();
+    let text = std::fs::read_to_string(file(&dir, 1)).unwrap();
+    assert!(text.contains(last));
+    assert!(text.contains("\"lost\""));
+    log.stop();
+}
+
 #[test]
 fn connections_that_show_no_key_do_not_fill_the_log() {
     let dir = tempfile::tempdir().unwrap();
