@@ -99,11 +99,11 @@ impl Incarnation {
         let grace = Grace::of(&room, config.lease)?;
         let disks = enrol::disks(&room)?.into_iter();
         let disks = disks.map(|disk| config.as_served(disk)).collect();
-        let authority = attach(&room, &storage, &fence, disks, config.timing)?;
-        super::rekey::finish(&room, credential)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
             .map_err(|e| io("random numbers")(std::io::Error::other(e.to_string())))?;
+        let authority = attach(&room, &storage, &fence, disks, config.timing)?;
+        super::rekey::finish(&room, credential).inspect_err(|_| authority.stop())?;
         Ok(Self {
             boot: u64::from_le_bytes(boot),
             room,
@@ -155,6 +155,8 @@ impl Incarnation {
             self.audit.session_ends(&session, "server-stops");
         }
         self.storage.hurry();
+        // Now, and not when nobody has it any more: one who keeps it would have its disks taken from the next one.
+        self.authority.stop();
     }
 
     pub(super) fn is_stopping(&self) -> bool {

@@ -40,8 +40,8 @@ mod sources;
 mod testing;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use metadata_proto::admin::{Ended, Quota, UserRow};
@@ -65,6 +65,9 @@ pub use restore::{Restore, RestoreReport};
 pub(crate) use shared::Shared;
 #[doc(hidden)]
 pub use testing::Point;
+
+/// How often a backup looks whether the room is to be closed.
+const BACKUP_LOOK: Duration = Duration::from_millis(100);
 
 fn disk_added(disk: &enrol::Disk) -> Admin {
     Admin::DiskAdded {
@@ -318,7 +321,8 @@ impl MetadataServer {
     }
 
     /// Copies the room to `target`, through `storage`, while it is served: a room with its data in its directory.
-    /// [`room::Room::backup_through`] has the rest. It is of one commit, and so has what clients had synced.
+    /// [`room::Room::backup_through`] has the rest. It is of one commit, and so has what clients had synced. Where the room is to be closed,
+    /// `interrupt` is called from another thread: then `storage` and `progress` wait for nothing any more.
     ///
     /// # Errors
     /// `Room`, with kind `Interrupted` where `progress` or the end of the server stopped it.
@@ -327,15 +331,31 @@ impl MetadataServer {
         storage: Arc<dyn storage::Storage>,
         target: &std::path::Path,
         progress: room::Progress<'_>,
+        interrupt: &(dyn Fn() + Sync),
     ) -> Result<room::BackupReport, ServerError> {
         let incarnation = self.incarnation()?;
         self.shared.recorded(LOCAL, Admin::Backup {})?;
-        let stopping = || self.shared.stopping.load(Ordering::SeqCst) || incarnation.has_failed();
-        Ok(incarnation
-            .room
-            .backup_through(storage, target, &|done, total| {
-                !stopping() && progress(done, total)
-            })?)
+        let stopping = || {
+            self.shared.stopping.load(Ordering::SeqCst)
+                || incarnation.has_failed()
+                || incarnation.is_stopping()
+        };
+        let stopping = &stopping;
+        std::thread::scope(|scope| {
+            let (_goes_on, over) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while over.recv_timeout(BACKUP_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    if stopping() {
+                        return interrupt();
+                    }
+                }
+            });
+            Ok(incarnation
+                .room
+                .backup_through(storage, target, &|done, total| {
+                    !stopping() && progress(done, total)
+                })?)
+        })
     }
 
     /// Sessions that are alive, with their users' names.

@@ -103,13 +103,20 @@ impl Shared {
             stops: &stops,
             yields,
         };
-        let incarnation = Incarnation::begin(
+        let incarnation = Arc::new(Incarnation::begin(
             &self.config,
             &self.credential,
             &self.fault,
             &self.audit,
             &turn,
-        )?;
+        )?);
+        self.serve(&incarnation)
+            .inspect_err(|_| incarnation.stop())?;
+        *self.incarnation.write() = Some(incarnation);
+        Ok(())
+    }
+
+    fn serve(self: &Arc<Self>, incarnation: &Arc<Incarnation>) -> Result<(), ServerError> {
         if self.audit.log().is_some() {
             audit::take(&incarnation.room, |entries, forgotten| {
                 if forgotten > 0 {
@@ -131,10 +138,7 @@ impl Shared {
                 tracing::warn!(end = lifetime.end, "{} is to be renewed", lifetime.of);
             }
         }
-        let incarnation = Arc::new(incarnation);
-        incarnation::tend(&incarnation, self)?;
-        *self.incarnation.write() = Some(incarnation);
-        Ok(())
+        incarnation::tend(incarnation, self)
     }
 
     /// Ends the present incarnation. `Err` where its calls do not return.

@@ -7,6 +7,7 @@
 mod admission;
 #[path = "../common/mod.rs"]
 mod common;
+mod ends;
 mod full;
 mod golden;
 mod grace;

@@ -189,7 +189,9 @@ fn backup(
     let storage = Brokered::new(stream, |step| encode_line(&Reply::Step(step)).to_vec())
         .map_err(|e| Error::failed(format!("admin socket: {e}")))?;
     let progress = reporting(stream, asked);
-    let report = server.backup(Arc::new(storage), &target, &progress);
+    // The command may be suspended, and the room is to be closed.
+    let interrupt = || drop(stream.shutdown(std::net::Shutdown::Read));
+    let report = server.backup(Arc::new(storage), &target, &progress, &interrupt);
     Ok(Reply::Backup(match report {
         Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e)),
         other => work::backup_reply(other.map_err(|e| refused(room, e))?),
