@@ -8,6 +8,8 @@ use super::event::{Admin, Administration};
 const NOTE: &str = "metadata.audit";
 /// Of more the oldest are forgotten, and counted.
 const KEPT_MAX: usize = 1000;
+/// The same of more bytes.
+const BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
@@ -36,7 +38,13 @@ pub(crate) fn keep(room: &Room, what: Admin) -> room::Result<()> {
         by: "offline".into(),
         at: Some(super::log::now()),
     });
-    let beyond = kept.entries.len().saturating_sub(KEPT_MAX);
+    let len = |entry| serde_json::to_vec(entry).map_or(BYTES_MAX, |bytes| bytes.len());
+    let newest = kept.entries.iter().rev().scan(0, |bytes, entry| {
+        *bytes += len(entry) + 1;
+        Some(*bytes)
+    });
+    let kept_now = newest.take(KEPT_MAX).take_while(|bytes| *bytes < BYTES_MAX);
+    let beyond = kept.entries.len() - kept_now.count();
     kept.entries.drain(..beyond);
     kept.forgotten += beyond as u64;
     set(room, &kept)
@@ -53,4 +61,35 @@ pub(crate) fn take<E: From<room::Error>>(
     }
     record(kept.entries, kept.forgotten)?;
     Ok(set(room, &Kept::default())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use room::{NewCredential, NewRoom, Secret};
+
+    use super::*;
+
+    /// From some entries on with long lists of groups, nothing could be changed any more while no server ran.
+    #[test]
+    fn long_entries_displace_older_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut new = NewRoom::with_credential(NewCredential::RawKey(Secret::from(vec![7; 32])));
+        new.open.state_dir = Some(dir.path().join("state"));
+        let room = Room::create(&dir.path().join("room"), new).unwrap();
+        let added = |at: u32| Admin::UserAdded {
+            name: "a".into(),
+            user_uid: at,
+            user_gids: vec![u32::MAX - 1; 1024],
+        };
+        for at in 0..120 {
+            keep(&room, added(at)).unwrap();
+        }
+        take(&room, |entries, forgotten| {
+            assert!(entries.len() > 50, "{}", entries.len());
+            assert_eq!(entries.len() as u64 + forgotten, 120);
+            assert_eq!(entries.last().unwrap().what, added(119));
+            Ok::<_, room::Error>(())
+        })
+        .unwrap();
+    }
 }

@@ -13,6 +13,7 @@ mod golden;
 mod grace;
 mod hostile;
 mod keys;
+mod limits;
 mod locks;
 mod restores;
 mod server;

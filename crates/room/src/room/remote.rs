@@ -14,7 +14,7 @@ use crate::{Error, Quota, Result, Used};
 /// Longest name of a note, in bytes.
 const NOTE_NAME_MAX: usize = 64;
 /// Longest note, in bytes.
-const NOTE_MAX: usize = 1 << 20;
+const NOTE_MAX: usize = 16 << 20;
 
 impl Room {
     /// Grants `blocks` blocks (1 to 1024) of a segment; fewer where the segment ends, but at least 256 or what was asked
@@ -132,7 +132,7 @@ impl Room {
         Ok(self.parts()?.catalog.get().meta(&note_key(name)?)?)
     }
 
-    /// Sets it, at most 1 MiB; durable when this returns. `InTransaction` where that waits for the end of one.
+    /// Sets it, at most 16 MiB; durable when this returns. `InTransaction` where that waits for the end of one.
     pub fn set_note(&self, name: &str, value: &[u8]) -> Result<()> {
         self.parts()?.commits.check_no_transaction()?;
         self.put_note(name, value)?;
@@ -148,7 +148,7 @@ impl Room {
     fn put_note(&self, name: &str, value: &[u8]) -> Result<()> {
         let key = note_key(name)?;
         if value.len() > NOTE_MAX {
-            return Err(Error::InvalidArgument("a note has at most 1 MiB"));
+            return Err(Error::InvalidArgument("a note has at most 16 MiB"));
         }
         // No segment space is needed: notes record where the disks are, also while no disk is attached.
         let parts = self.parts()?;

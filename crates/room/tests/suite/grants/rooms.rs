@@ -14,7 +14,7 @@ fn notes_are_kept_beside_the_files() {
     assert!(
         shared
             .room
-            .set_note("big", &vec![0; (1 << 20) + 1])
+            .set_note("big", &vec![0; (16 << 20) + 1])
             .is_err()
     );
     let shared = shared.crash(MemoryStorage::power_cut);
