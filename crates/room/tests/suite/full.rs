@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{Place, credential, pattern, secret, sound};
 use room::{
     Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
-    NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
+    NewRoom, NewSnapshot, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
 };
 
 /// A small file system of its own, unmounted when the test ends, however it ends.
@@ -136,6 +136,16 @@ fn room_on(disk: &Tmpfs, state: &Path) -> Room {
     });
     new.open = options(state.into());
     Room::create(&disk.path().join("room"), new).unwrap()
+}
+
+fn reopened(disk: &Tmpfs, state: &Path, room: Room) -> Room {
+    room.close().unwrap();
+    Room::open(
+        &disk.path().join("room"),
+        &credential(),
+        options(state.into()),
+    )
+    .unwrap()
 }
 
 fn file(room: &Room, name: &str) -> InodeNo {
@@ -429,4 +439,41 @@ fn every_hole_of_a_range_over_many_chunks_is_reserved() {
     assert_eq!(room.attributes(no).unwrap().blocks, 2000);
     assert_eq!(room.space().unwrap().reserved, 1700 * BLOCK);
     sound(&room);
+}
+
+/// Room was asked for in the catalog's log for all chunks of a file at once: no commit came through any more, whatever was deleted.
+#[test]
+fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
+    const CHUNKS: u64 = 9000;
+    let Some(disk) = Tmpfs::new(128) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let room = room_on(&disk, state.path());
+    let no = file(&room, "sparse");
+    for i in 0..CHUNKS {
+        room.write(no, i << 20, &pattern(i, 4096)).unwrap();
+    }
+    let available = room.available().unwrap().new;
+    assert!(available > 32 << 20, "{available}");
+    room.sync().unwrap();
+    // What was reserved for it is not gone.
+    room.write(no, CHUNKS << 20, &pattern(0, 16 << 20)).unwrap();
+    room.sync().unwrap();
+    // The same chunks again, with what a snapshot keeps of each.
+    room.create_snapshot("before", NewSnapshot::default())
+        .unwrap();
+    for i in 0..CHUNKS / 4 {
+        room.write(no, i << 20, &pattern(i + 1, 4096)).unwrap();
+    }
+    room.sync().unwrap();
+    sound(&room);
+    let room = reopened(&disk, state.path(), room);
+    let mut block = [0; 4096];
+    for i in 0..CHUNKS {
+        room.read(no, i << 20, &mut block).unwrap();
+        let seed = if i < CHUNKS / 4 { i + 1 } else { i };
+        assert!(block[..] == pattern(seed, 4096), "chunk {i}");
+    }
 }
