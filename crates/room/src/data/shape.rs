@@ -15,8 +15,8 @@ use crate::blocks::BLOCK;
 use crate::inodes::{Cell, State};
 use crate::{Error, Result};
 
-/// Chunks handled in one go where a file may have any number.
-pub(super) const CHUNKS_AT_ONCE: usize = 1024;
+/// Chunks handled in one go where a file may have any number. The catalog reserves space in its log for each.
+pub(super) const CHUNKS_AT_ONCE: usize = 128;
 
 impl Data {
     /// Sets the length of a file. The caller holds a change and the state's lock.

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{Place, credential, pattern, secret, sound};
 use room::{
     Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
-    NewRoom, NewSnapshot, OpenOptions, RenameMode, Room, SeekTo, SetAttr,
+    NewRoom, NewSnapshot, OpenOptions, RenameMode, Room, SeekTo, SetAttr, Snapshots as _,
 };
 
 /// A small file system of its own, unmounted when the test ends, however it ends.
@@ -476,4 +476,38 @@ fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
         let seed = if i < CHUNKS / 4 { i + 1 } else { i };
         assert!(block[..] == pattern(seed, 4096), "chunk {i}");
     }
+}
+
+/// A thousand chunks went at once: of a file that a snapshot knows, on a small disk, the catalog's log had no room for that.
+#[test]
+fn a_file_with_many_chunks_is_truncated_in_a_full_room_with_a_snapshot() {
+    const CHUNKS: u64 = 1100;
+    let Some(disk) = Tmpfs::new(128) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let room = room_on(&disk, state.path());
+    let no = file(&room, "sparse");
+    for i in 0..CHUNKS {
+        room.write(no, i << 20, &pattern(i, 4096)).unwrap();
+    }
+    room.create_snapshot("s", NewSnapshot::default()).unwrap();
+    fill(&room, "rest");
+    let room = reopened(&disk, state.path(), room);
+    // What the catalog's log had in reserve.
+    fill(&room, "more");
+    let room = reopened(&disk, state.path(), room);
+    let size = SetAttr {
+        size: Some(0),
+        ..SetAttr::default()
+    };
+    room.set_attributes(no, &size).unwrap();
+    room.sync().unwrap();
+    let mut block = [0; 4096];
+    let view = room.snapshot("s").unwrap();
+    view.read(no, (CHUNKS - 1) << 20, &mut block).unwrap();
+    assert!(block[..] == pattern(CHUNKS - 1, 4096));
+    sound(&room);
+    room.close().unwrap();
 }
