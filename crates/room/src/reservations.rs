@@ -2,6 +2,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Blocks that are about to be reserved. Those that are not when this is dropped are not promised any more.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Promise<'a> {
+    reservations: &'a Reservations,
+    blocks: u64,
+}
+
+impl Promise<'_> {
+    /// Blocks are reserved, of those promised as far as there are any left.
+    pub(crate) fn keep(&mut self, blocks: u64) {
+        let kept = blocks.min(self.blocks);
+        self.blocks -= kept;
+        self.reservations.promised.fetch_sub(kept, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.keep(self.blocks);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Reservations {
     /// As the extent maps have them.
@@ -28,7 +51,8 @@ impl Reservations {
 
     /// Blocks reserved, and about to be.
     pub(crate) fn promised(&self) -> u64 {
-        self.reserved() + self.promised.load(Ordering::SeqCst)
+        let promised = self.promised.load(Ordering::SeqCst);
+        self.reserved().saturating_add(promised)
     }
 
     /// Sets the number of blocks reserved to what was counted.
@@ -37,13 +61,12 @@ impl Reservations {
     }
 
     /// Promises blocks that are about to be reserved.
-    pub(crate) fn promise(&self, blocks: u64) {
+    pub(crate) fn promise(&self, blocks: u64) -> Promise<'_> {
         self.promised.fetch_add(blocks, Ordering::SeqCst);
-    }
-
-    /// The promise of blocks is kept or taken back.
-    pub(crate) fn end_promise(&self, blocks: u64) {
-        self.promised.fetch_sub(blocks, Ordering::SeqCst);
+        Promise {
+            reservations: self,
+            blocks,
+        }
     }
 
     /// Blocks are reserved. The caller holds a change.

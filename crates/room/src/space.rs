@@ -22,6 +22,7 @@ use crate::environment::Environment;
 use crate::freed::Freed;
 use crate::holds::Holds;
 use crate::reap::Reaper;
+use crate::reservations::Promise;
 use crate::{Available, Error, Result, RoomSpace};
 
 /// Bytes kept for the catalog, so that it can still be committed and files deleted.
@@ -101,9 +102,10 @@ impl Space {
     }
 
     /// Promises blocks that are about to be reserved: new data must look again.
-    pub(crate) fn promise_blocks(&self, blocks: u64) {
-        self.data.reservations().promise(blocks);
+    pub(crate) fn promise_blocks(&self, blocks: u64) -> Promise<'_> {
+        let promise = self.data.reservations().promise(blocks);
         self.budget.store(0, Ordering::SeqCst);
+        promise
     }
 
     /// Bytes of the storage that a claim may still take, its catalog rows included.
@@ -126,10 +128,14 @@ impl Space {
         let mut kept = part(FOR_CATALOG, SMALL[0]);
         if claim < Claim::Replace {
             kept += part(FOR_REPLACING, SMALL[1]);
-            kept += cost(self.data.reservations().promised() * BLOCK);
         }
         if claim < Claim::Cached {
             kept += part(FOR_CACHED, SMALL[2]);
+        }
+        if claim < Claim::Replace {
+            // Two programs may ask for more than there are numbers for.
+            let promised = self.data.reservations().promised().saturating_mul(BLOCK);
+            kept = kept.saturating_add(cost(promised));
         }
         kept
     }
@@ -286,5 +292,26 @@ impl Space {
             new: self.available_of(Claim::New, &space),
             cached: self.available_of(Claim::Cached, &space),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::room_in;
+
+    /// Two such promises made 2^64 bytes together, which were taken for none.
+    #[test]
+    fn promises_of_more_than_can_be_counted_do_not_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_in(dir.path());
+        let space = &room.parts.space;
+        assert!(space.reservations_fit().unwrap());
+        let one = space.promise_blocks(1 << 51);
+        let other = space.promise_blocks(1 << 51);
+        assert!(!space.reservations_fit().unwrap());
+        drop(one);
+        assert!(!space.reservations_fit().unwrap());
+        drop(other);
+        assert!(space.reservations_fit().unwrap());
     }
 }

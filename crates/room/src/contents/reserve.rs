@@ -12,6 +12,7 @@ use super::Contents;
 use crate::blocks::BLOCK;
 use crate::data::{CHUNK_END, regular};
 use crate::owners::More;
+use crate::reservations::Promise;
 use crate::space::Claim;
 use crate::{Error, Result};
 
@@ -36,19 +37,15 @@ impl Contents {
         if wanted == 0 {
             return Ok(());
         }
-        self.promise_blocks(wanted)?;
+        let mut promise = self.promise_blocks(wanted)?;
+        self.require_reservations()?;
         // Another writer may meanwhile fill some of the holes, or make more.
-        let mut left = wanted;
-        let marked = self
-            .require_reservations()
-            .and_then(|()| self.mark(no, first, behind, &mut left));
-        self.data.reservations().end_promise(left);
-        marked
+        self.mark(no, first, behind, &mut promise)
     }
 
     /// Counts blocks as promised, if there is space for them.
-    fn promise_blocks(&self, blocks: u64) -> Result<()> {
-        self.space.promise_blocks(blocks);
+    fn promise_blocks(&self, blocks: u64) -> Result<Promise<'_>> {
+        let promise = self.space.promise_blocks(blocks);
         let mut fit = self.space.reservations_fit();
         if matches!(fit, Ok(false)) {
             fit = self
@@ -57,11 +54,8 @@ impl Contents {
                 .and_then(|()| self.space.reservations_fit());
         }
         match fit {
-            Ok(true) => Ok(()),
-            refused => {
-                self.data.reservations().end_promise(blocks);
-                refused.and(Err(Error::NoSpace))
-            }
+            Ok(true) => Ok(promise),
+            refused => refused.and(Err(Error::NoSpace)),
         }
     }
 
@@ -98,28 +92,32 @@ impl Contents {
         Ok((end - first).saturating_sub(allocated))
     }
 
-    /// Marks the holes of a range as reserved, and takes them off the `promised` blocks.
-    fn mark(&self, no: InodeNo, first: u64, end: u64, promised: &mut u64) -> Result<()> {
+    /// Marks the holes of a range as reserved, which keeps a promise.
+    fn mark(&self, no: InodeNo, first: u64, end: u64, promise: &mut Promise<'_>) -> Result<()> {
         let mut at = first;
         while at < end {
             let chunk = at / u64::from(CHUNK_END);
             let step_end = end.min((chunk + CHUNKS_AT_ONCE) * u64::from(CHUNK_END));
-            self.mark_step(no, at, step_end, promised)?;
+            self.mark_step(no, at, step_end, promise)?;
             at = step_end;
         }
         Ok(())
     }
 
-    fn mark_step(&self, no: InodeNo, first: u64, end: u64, promised: &mut u64) -> Result<()> {
+    fn mark_step(
+        &self,
+        no: InodeNo,
+        first: u64,
+        end: u64,
+        promise: &mut Promise<'_>,
+    ) -> Result<()> {
         let _change = self.commits.change()?;
         let cell = self.data.cell(no)?;
         let mut state = cell.state.write();
         regular(&state)?;
         self.data.flush_buffer(&cell, &mut state)?;
         let fresh = self.data.mark_locked(&cell, &mut state, first, end)?;
-        let kept = fresh.min(*promised);
-        *promised -= kept;
-        self.data.reservations().end_promise(kept);
+        promise.keep(fresh);
         Ok(())
     }
 
