@@ -27,11 +27,12 @@ impl Data {
         }
         // First: what a failure leaves done in part is committed too.
         self.note_change(cell, state);
-        // Space may be reserved behind the end.
-        if size < state.inode.size || self.reservations.reserved() > 0 {
+        let shorter = size < state.inode.size;
+        // Space may be reserved behind the end: the same length cuts it off, a longer file keeps it.
+        if shorter || (size == state.inode.size && self.reservations.reserved() > 0) {
             self.flush_buffer(cell, state)?;
             let keep = size % BLOCK;
-            if keep > 0 && size < state.inode.size {
+            if keep > 0 && shorter {
                 // The rest of the last block must read as zeros if the file grows again.
                 let end = (size - keep + BLOCK).min(state.inode.size);
                 if self.is_stored(cell.no, state, size)? {

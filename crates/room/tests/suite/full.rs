@@ -511,3 +511,37 @@ fn a_file_with_many_chunks_is_truncated_in_a_full_room_with_a_snapshot() {
     sound(&room);
     room.close().unwrap();
 }
+
+/// Making a file longer took away what was reserved behind its new end.
+#[test]
+fn a_file_that_becomes_longer_keeps_what_is_reserved_behind_its_end() {
+    let place = Place::new();
+    let room = place.create();
+    let no = file(&room, "f");
+    let reserved = || room.space().unwrap().reserved / 4096;
+    let size = |size| {
+        let size = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        room.set_attributes(no, &size).unwrap()
+    };
+    let allocate = |what, at, len| room.fallocate(no, what, at, len).unwrap();
+    allocate(Fallocate::Allocate { keep_size: true }, 0, 10 << 20);
+    assert_eq!(reserved(), 2560);
+    size(4096);
+    assert_eq!(reserved(), 2560);
+    allocate(Fallocate::Allocate { keep_size: false }, 0, 1 << 20);
+    allocate(
+        Fallocate::ZeroRange { keep_size: false },
+        1 << 20,
+        (1 << 20) + 5,
+    );
+    let inode = room.attributes(no).unwrap();
+    assert_eq!((inode.size, inode.blocks), ((2 << 20) + 5, 2560));
+    assert_eq!(reserved(), 2560);
+    // The same length once more cuts, as in ext4.
+    size((2 << 20) + 5);
+    assert_eq!(reserved(), 513);
+    sound(&room);
+}
