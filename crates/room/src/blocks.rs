@@ -7,16 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use catalog::{BlockRange, Change, Released};
+use catalog::{BlockRange, CatalogError, Change, Released};
 use parking_lot::{Mutex, MutexGuard};
 use segments::{DirStore, Sealed, UNIT_BLOCKS};
 
-use crate::Result;
 use crate::accounts::{Accounts, Scope, Settlement};
 use crate::current::CurrentCatalog;
 use crate::environment::Environment;
 use crate::layout::LAST_SEGMENT;
 use crate::moves::Moves;
+use crate::{Error, Result};
 
 /// Bytes of one block.
 pub(crate) const BLOCK: u64 = segments::BLOCK_LEN as u64;
@@ -32,6 +32,8 @@ pub(crate) struct Blocks {
     accounts: Mutex<Accounts>,
     /// Held while the count of a shared unit is read and acted on; where compaction took shared units.
     shares: Mutex<Moves>,
+    /// Shared units whose discarding found no space: they keep their counts until the next record or commit.
+    undiscarded: Mutex<Vec<BlockRange>>,
     /// Bytes appended since the last commit.
     pending_bytes: AtomicU64,
     /// Bytes appended since the last flush that was not part of a commit.
@@ -53,6 +55,7 @@ impl Blocks {
             segments,
             accounts: Mutex::new(accounts),
             shares: Mutex::default(),
+            undiscarded: Mutex::default(),
             pending_bytes: AtomicU64::new(0),
             unflushed_bytes: AtomicU64::new(0),
             noted_segment: AtomicU64::new(0),
@@ -116,7 +119,8 @@ impl Blocks {
         }
     }
 
-    /// Discards units that a chunk no longer refers to.
+    /// Discards units that a chunk no longer refers to. The change of the map cannot be taken back, so this does not fail for want
+    /// of space.
     pub(crate) fn discard(&self, released: &[Released]) -> Result<()> {
         for r in released {
             if r.shared {
@@ -142,11 +146,20 @@ impl Blocks {
                 blocks,
             };
             if catalog.shared_references(unit.segment, position)? > 0 {
-                catalog.apply(&[Change::ShareUnit {
+                let dropped = catalog.apply(&[Change::ShareUnit {
                     segment: unit.segment,
                     position,
                     references: -1,
-                }])?;
+                }]);
+                if let Err(CatalogError::NoSpace) = dropped {
+                    self.undiscarded.lock().push(BlockRange {
+                        position,
+                        blocks: end - position,
+                        ..range
+                    });
+                    return Ok(());
+                }
+                dropped?;
             } else {
                 self.accounts.lock().release(unit);
                 shares.forget(unit.segment, position);
@@ -156,8 +169,21 @@ impl Blocks {
         Ok(())
     }
 
+    /// Discards what found no space before. `NoSpace`: there still is none, and what is made durable must wait.
+    fn discard_left(&self) -> Result<()> {
+        let left = std::mem::take(&mut *self.undiscarded.lock());
+        for range in left {
+            self.discard_shared(range)?;
+        }
+        match self.undiscarded.lock().is_empty() {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
+    }
+
     /// Writes what a record of the log is to say of segments.
     pub(crate) fn record(&self, scope: Scope) -> Result<()> {
+        self.discard_left()?;
         self.enter_new();
         let mut accounts = self.accounts.lock();
         let unrecorded = accounts.unrecorded(scope);
@@ -169,6 +195,7 @@ impl Blocks {
 
     /// Writes what a commit is to say of segments. Returns what may be freed when it is durable.
     pub(crate) fn settle(&self) -> Result<Settlement> {
+        self.discard_left()?;
         self.enter_new();
         let in_use = self.segments.in_use();
         let mut accounts = self.accounts.lock();

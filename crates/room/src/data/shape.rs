@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, SegmentNo};
+use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, Released, SegmentNo};
 
 use super::keep::Cut;
 use super::{CHUNK_END, Data, SIZE_MAX, regular};
@@ -109,37 +109,41 @@ impl Data {
         if last {
             state.kept.clear();
         }
+        // Before anything else that can fail: the catalog does not have these maps any more.
+        let mut released = Vec::new();
         for (index, chunk) in stored {
             self.inodes.drop_chunk(cell.no, index);
             let newest = state.chunks.remove(&index).unwrap_or(chunk);
-            self.discard_chunk(cell.no, state, index, newest, cuts.remove(&index))?;
+            released.extend(self.drop_chunk(cell.no, state, index, newest, cuts.remove(&index)));
         }
         if !more {
             // The rest are in memory only.
             for (index, chunk) in state.chunks.split_off(&first) {
-                self.discard_chunk(cell.no, state, index, chunk, cuts.remove(&index))?;
+                released.extend(self.drop_chunk(cell.no, state, index, chunk, cuts.remove(&index)));
             }
         }
+        self.blocks.discard(&released)?;
         Ok(more)
     }
 
-    fn discard_chunk(
+    /// Takes note that a chunk is gone. Returns what is to be discarded.
+    fn drop_chunk(
         &self,
         no: InodeNo,
         state: &mut State,
         index: u64,
         mut chunk: Chunk,
         cut: Option<Cut>,
-    ) -> Result<()> {
+    ) -> Vec<Released> {
         let blocks = state.inode.blocks.saturating_sub(u64::from(chunk.blocks()));
         self.set_blocks(state, blocks);
         self.reservations.end(u64::from(chunk.reserved_blocks()));
         match cut {
-            None => self.blocks.discard(&chunk.replace(0, CHUNK_END, &[])),
+            None => chunk.replace(0, CHUNK_END, &[]),
             Some(cut) => {
                 state.kept.remove(&index);
                 self.inodes.drop_kept((no, index, cut.until));
-                self.blocks.discard(&cut.released)
+                cut.released
             }
         }
     }

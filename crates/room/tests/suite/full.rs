@@ -545,3 +545,54 @@ fn a_file_that_becomes_longer_keeps_what_is_reserved_behind_its_end() {
     assert_eq!(reserved(), 513);
     sound(&room);
 }
+
+/// A truncation found no space half-way: the file kept its length and had lost its data, some of which came back later.
+#[test]
+fn a_truncation_on_a_full_disk_is_done_or_not() {
+    const LEN: u64 = 2 << 20;
+    let Some(disk) = Tmpfs::new(64) else {
+        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+        return;
+    };
+    let state = tempfile::tempdir().unwrap();
+    let room = room_on(&disk, state.path());
+    let data = pattern(1, LEN as usize);
+    room.write_file("/f", &data).unwrap();
+    let (no, copy) = (
+        room.resolve("/f".as_ref(), true).unwrap(),
+        file(&room, "copy"),
+    );
+    room.copy_range(no, 0, copy, 0, LEN).unwrap();
+    // The catalog's log of a room just opened has nothing in reserve.
+    let room = reopened(&disk, state.path(), room);
+    assert!(room.read_file("/copy").unwrap() == data);
+    // Somebody else takes everything, to the last block.
+    let other = disk.path().join("other");
+    assert!(std::fs::write(&other, vec![1; 80 << 20]).is_err());
+    let size = |size| {
+        let size = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        room.set_attributes(copy, &size)
+    };
+    match size(0) {
+        Ok(_) => assert_eq!(room.attributes(copy).unwrap().size, 0),
+        Err(e) => {
+            assert!(matches!(e, Error::NoSpace), "{e:?}");
+            assert!(room.read_file("/copy").unwrap() == data);
+        }
+    }
+    std::fs::remove_file(&other).unwrap();
+    size(0).unwrap();
+    size(LEN).unwrap();
+    assert!(room.read_file("/copy").unwrap() == vec![0; LEN as usize]);
+    room.sync().unwrap();
+    sound(&room);
+    assert!(room.read_file("/f").unwrap() == data);
+    room.unlink(InodeNo::ROOT, b"f").unwrap();
+    room.tend().unwrap();
+    assert_eq!(room.space().unwrap().live, 0);
+    sound(&room);
+    room.close().unwrap();
+}
