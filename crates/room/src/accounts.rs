@@ -191,6 +191,14 @@ impl Accounts {
         }
     }
 
+    /// A segment is longer than recorded.
+    pub(crate) fn lengthen(&mut self, segment: SegmentNo, length: u32) {
+        if let Some(account) = self.segments.get_mut(&segment) {
+            account.length = account.length.max(length);
+            self.note_change(segment);
+        }
+    }
+
     pub(crate) fn get(&self, segment: SegmentNo) -> Option<&SegmentAccount> {
         self.segments.get(&segment)
     }

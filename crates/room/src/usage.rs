@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use catalog::{BlockRange, Catalog, Chunk, Extent, InodeNo, KeptRow, SegmentAccount, SegmentNo};
-use segments::SEGMENT_BLOCKS;
+use segments::{SEGMENT_BLOCKS, UNIT_BLOCKS};
 
 use crate::Result;
 
@@ -18,6 +18,8 @@ pub(crate) type Unit = (SegmentNo, u32);
 /// A segment and the blocks in it that extents refer to.
 pub(crate) struct Segment {
     pub(crate) account: SegmentAccount,
+    /// Blocks that it has: those of the account, or more.
+    pub(crate) length: u32,
     used: Vec<u64>,
     starts: Vec<u64>,
     pub(crate) live: u32,
@@ -27,6 +29,7 @@ impl Segment {
     pub(crate) fn new(account: SegmentAccount) -> Self {
         let words = account.length.div_ceil(64) as usize;
         Self {
+            length: account.length,
             account,
             used: vec![0; words],
             starts: vec![0; words],
@@ -83,7 +86,7 @@ impl Counts {
             || unit
                 .position
                 .checked_add(unit.blocks)
-                .is_none_or(|end| end > segment.account.length)
+                .is_none_or(|end| end > segment.length)
         {
             return Some("leads beyond the end of a segment");
         }
@@ -91,6 +94,25 @@ impl Counts {
         let overlaps =
             !get(&segment.starts, unit.position) && blocks.any(|block| get(&segment.used, block));
         overlaps.then_some("overlaps other data")
+    }
+
+    /// Whether only the length of its segment's account says that a unit cannot be.
+    pub(crate) fn is_behind(&self, unit: BlockRange) -> bool {
+        let end = unit.position.checked_add(unit.blocks);
+        let behind = |segment: &Segment| {
+            end.is_some_and(|end| end > segment.length && end <= SEGMENT_BLOCKS)
+        };
+        unit.position > 0 && self.segments.get(&unit.segment).is_some_and(behind)
+    }
+
+    /// A segment goes on to the end of this unit.
+    pub(crate) fn lengthen(&mut self, unit: BlockRange) {
+        if let Some(segment) = self.segments.get_mut(&unit.segment) {
+            segment.length = segment.length.max(unit.position + unit.blocks);
+            let words = segment.length.div_ceil(64) as usize;
+            segment.used.resize(words, 0);
+            segment.starts.resize(words, 0);
+        }
     }
 
     /// Counts a reference to a unit without fault.
@@ -113,6 +135,20 @@ impl Counts {
         let mut units = extent.units().map(|(unit, _)| unit);
         !extent.shared && units.any(|u| self.extra.contains_key(&(u.segment, u.position)))
     }
+}
+
+/// The extent cut at its units.
+pub(crate) fn by_unit(extent: &Extent) -> Vec<Extent> {
+    let unit = UNIT_BLOCKS as u16;
+    let mut at = extent.first;
+    let mut pieces = Vec::with_capacity(extent.tags.len());
+    while at < extent.end() {
+        let in_run = u16::from(extent.skip) + at - extent.first;
+        let end = (at + unit - in_run % unit).min(extent.end());
+        pieces.push(extent.trim(at, end));
+        at = end;
+    }
+    pieces
 }
 
 /// Does something with each chunk of the catalog that is not empty.

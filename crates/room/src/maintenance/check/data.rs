@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use catalog::{CHUNK_LEN, Chunk, Extent, InodeNo};
 use parking_lot::Mutex;
-use segments::{SegmentError, UNIT_BLOCKS};
+use segments::SegmentError;
 
 use super::super::Maintenance;
 use crate::blocks::BLOCK;
 use crate::reports::{CheckReport, LostExtent, Progress};
+use crate::usage::by_unit;
 use crate::{Error, Result};
 
 /// Chunk maps handed out at once.
@@ -175,12 +176,7 @@ impl Maintenance {
     ) -> (u64, Vec<(u64, u64)>) {
         let (mut bytes, mut lost) = (0, Vec::new());
         for extent in extents {
-            let mut out = vec![0; usize::from(extent.stored) * BLOCK as usize];
-            let read = self
-                .blocks
-                .segments()
-                .read(extent.range(), extent.proofs(), &mut out);
-            if read.is_ok() {
+            if self.read_extent(extent).is_ok() {
                 bytes += u64::from(extent.blocks) * BLOCK;
                 continue;
             }
@@ -204,18 +200,19 @@ impl Maintenance {
     /// The units of an extent that fail authentication: the blocks of the chunk in each, and the error.
     fn bad_units(&self, extent: &Extent) -> Vec<(u16, u16, SegmentError)> {
         let mut bad = Vec::new();
-        for (number, (unit, _)) in extent.units().enumerate() {
-            let mut out = vec![0; unit.blocks as usize * BLOCK as usize];
-            let proofs = extent.proofs().slice(number, number + 1);
-            let Err(error) = self.blocks.segments().read(unit, proofs, &mut out) else {
-                continue;
-            };
-            let begin = number as u16 * UNIT_BLOCKS as u16;
-            let from = begin.max(u16::from(extent.skip)) - u16::from(extent.skip);
-            let to = (begin + unit.blocks as u16 - u16::from(extent.skip)).min(extent.blocks);
-            bad.push((extent.first + from, to - from, error));
+        for piece in by_unit(extent) {
+            if let Err(error) = self.read_extent(&piece) {
+                bad.push((piece.first, piece.blocks, error));
+            }
         }
         bad
+    }
+
+    /// Opens the units of an extent.
+    pub(super) fn read_extent(&self, extent: &Extent) -> std::result::Result<(), SegmentError> {
+        let mut out = vec![0; usize::from(extent.stored) * BLOCK as usize];
+        let segments = self.blocks.segments();
+        segments.read(extent.range(), extent.proofs(), &mut out)
     }
 
     /// Replaces the units of a range that still fail authentication by holes.
@@ -274,7 +271,7 @@ impl Maintenance {
 }
 
 /// Whether it is the bytes that are wrong.
-fn is_damage(error: &SegmentError) -> bool {
+pub(super) fn is_damage(error: &SegmentError) -> bool {
     matches!(
         error,
         SegmentError::Corrupt { .. }

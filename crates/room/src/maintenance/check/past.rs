@@ -5,15 +5,22 @@ use std::collections::HashSet;
 
 use catalog::{CHUNK_LEN, Catalog, InodeNo, KeptRow};
 
+use super::super::Maintenance;
 use super::Look;
 use super::repair::Repair;
+use super::space::{Fault, faults};
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::history::{self, Held, History};
 use crate::usage::{self, Counts, Unit};
 
 /// Looks at all that is kept of chunks.
-pub(super) fn look(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
+pub(super) fn look(
+    core: &Maintenance,
+    catalog: &dyn Catalog,
+    counts: &mut Counts,
+    look: &mut Look,
+) -> Result<()> {
     let mut held = Held::new();
     // The chunk whose rows are being looked at.
     let mut current: Option<History> = None;
@@ -25,7 +32,7 @@ pub(super) fn look(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) 
                 history::add_all(&mut held, &done.held());
             }
         }
-        one(&row, counts, look);
+        one(core, &row, counts, look);
         let history = match &mut current {
             Some(history) => history,
             None => current.insert(History::of_live(catalog, row.inode, row.index)?),
@@ -48,27 +55,22 @@ fn text(row: &KeptRow) -> String {
     )
 }
 
-fn one(row: &KeptRow, counts: &mut Counts, look: &mut Look) {
+fn one(core: &Maintenance, row: &KeptRow, counts: &mut Counts, look: &mut Look) {
     let mut seen: HashSet<Unit> = HashSet::new();
     for extent in row.kept.chunk().extents() {
-        if let Some(why) = extent.units().find_map(|(unit, _)| counts.fault(unit)) {
+        for Fault { first, blocks, why } in faults(core, extent, counts, &mut seen) {
             look.find_and_repair(
                 format!(
                     "{}: {} bytes: the map {why}",
                     text(row),
-                    u64::from(extent.blocks) * BLOCK
+                    u64::from(blocks) * BLOCK
                 ),
-                Repair::DropKeptExtent {
+                Repair::DropKeptBlocks {
                     key: (row.inode, row.index, row.until),
-                    extent: extent.clone(),
+                    first,
+                    blocks,
                 },
             );
-            continue;
-        }
-        for (unit, _) in extent.units() {
-            if seen.insert((unit.segment, unit.position)) {
-                counts.refer(unit);
-            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! 2. Counts become what was counted. An inode that has no name gets one in a new directory `lost+found-<n>`; none is
 //!    deleted.
 
-use catalog::{Change, Extent, FileKind, InodeNo, SegmentNo};
+use catalog::{Change, FileKind, InodeNo, SegmentNo};
 
 use super::super::Maintenance;
 use super::tree::each_entry;
@@ -18,11 +18,12 @@ use crate::tree::directory_in_root;
 /// Something to put right.
 #[derive(Debug, Clone)]
 pub(super) enum Repair {
-    /// An extent that leads nowhere goes; its range reads as zeros.
-    DropExtent {
+    /// Blocks of a map that lead nowhere go; they read as zeros.
+    DropBlocks {
         no: InodeNo,
         index: u64,
-        extent: Extent,
+        first: u16,
+        blocks: u16,
     },
     /// A map of an inode that is not there goes.
     DropOrphanChunk { no: InodeNo, index: u64 },
@@ -30,10 +31,11 @@ pub(super) enum Repair {
     CutEnd { no: InodeNo, index: u64, size: u64 },
     /// The extents of a chunk are marked as shared.
     Mark { no: InodeNo, index: u64 },
-    /// An extent that leads nowhere goes from what is kept for a snapshot, which sees a hole there.
-    DropKeptExtent {
+    /// Blocks that lead nowhere go from what is kept for a snapshot, which sees a hole there.
+    DropKeptBlocks {
         key: (InodeNo, u64, u64),
-        extent: Extent,
+        first: u16,
+        blocks: u16,
     },
     /// What is kept of a chunk for a snapshot is marked as shared.
     MarkKept { key: (InodeNo, u64, u64) },
@@ -45,6 +47,8 @@ pub(super) enum Repair {
         position: u32,
         by: i64,
     },
+    /// A segment's length.
+    Length { segment: SegmentNo, length: u32 },
     /// A segment's live blocks.
     Live { segment: SegmentNo, live: u32 },
     /// The sum of blocks reserved for holes.
@@ -112,21 +116,24 @@ impl Maintenance {
     fn repair_one(&self, repair: &Repair, shelter: &mut Option<InodeNo>) -> Result<String> {
         let catalog = self.catalog.get();
         Ok(match repair {
-            Repair::DropExtent { no, index, extent } => {
+            Repair::DropBlocks {
+                no,
+                index,
+                first,
+                blocks,
+            } => {
                 // Its units were left out of all counts: nothing is discarded with it.
                 self.edit(*no, |core, cell, state| {
-                    core.data.changed_chunk(cell, state, *index)?.replace(
-                        extent.first,
-                        extent.blocks,
-                        &[],
-                    );
+                    core.data
+                        .changed_chunk(cell, state, *index)?
+                        .replace(*first, *blocks, &[]);
                     Ok(())
                 })?;
-                let offset = index * catalog::CHUNK_LEN + u64::from(extent.first) * BLOCK;
+                let offset = index * catalog::CHUNK_LEN + u64::from(*first) * BLOCK;
                 format!(
                     "{}: {} bytes from byte {offset} are zeros now",
                     inode_text(*no),
-                    u64::from(extent.blocks) * BLOCK
+                    u64::from(*blocks) * BLOCK
                 )
             }
             Repair::DropOrphanChunk { no, index } => {
@@ -162,15 +169,15 @@ impl Maintenance {
                 })?;
                 format!("{}: chunk {index} is marked as shared", inode_text(*no))
             }
-            Repair::DropKeptExtent { key, extent } => {
+            Repair::DropKeptBlocks { key, first, blocks } => {
                 // As for files.
                 self.edit_past(*key, |kept| {
-                    kept.rewrite(extent.first, extent.blocks, &[]);
+                    kept.rewrite(*first, *blocks, &[]);
                 })?;
                 format!(
                     "inode {}: {} bytes kept for snapshot {} are zeros now",
                     key.0.0,
-                    u64::from(extent.blocks) * BLOCK,
+                    u64::from(*blocks) * BLOCK,
                     key.2
                 )
             }
@@ -203,6 +210,10 @@ impl Maintenance {
                     "segment {}, block {position}: the count of references is right now",
                     segment.0
                 )
+            }
+            Repair::Length { segment, length } => {
+                self.blocks.accounts().lengthen(*segment, *length);
+                format!("segment {}: {length} blocks are counted now", segment.0)
             }
             Repair::Live { segment, live } => {
                 self.blocks.accounts().correct(*segment, *live);

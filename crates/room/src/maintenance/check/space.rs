@@ -10,11 +10,11 @@ use segments::SegmentError;
 
 use super::super::Maintenance;
 use super::repair::Repair;
-use super::{Look, inode_text, past};
+use super::{Look, data, inode_text, past};
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::reports::LostExtent;
-use crate::usage::{self, Counts, Segment, Unit};
+use crate::usage::{self, Counts, Segment, Unit, by_unit};
 
 /// Rows read at once.
 const PAGE: usize = 256;
@@ -30,8 +30,8 @@ pub(super) fn look(core: &Maintenance, catalog: &dyn Catalog, look: &mut Look) -
         extra: HashMap::new(),
         reserved: 0,
     };
-    chunks(catalog, &mut counts, look)?;
-    past::look(catalog, &mut counts, look)?;
+    chunks(core, catalog, &mut counts, look)?;
+    past::look(core, catalog, &mut counts, look)?;
     accounts(&counts, look);
     reservations(core, &counts, look);
     shares(catalog, &counts, look)?;
@@ -67,7 +67,12 @@ impl Current {
 }
 
 /// Looks at every extent map, and at files without any.
-fn chunks(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
+fn chunks(
+    core: &Maintenance,
+    catalog: &dyn Catalog,
+    counts: &mut Counts,
+    look: &mut Look,
+) -> Result<()> {
     // Inodes and maps are both in the order of inode numbers: one walk along both.
     let mut inodes = Inodes {
         catalog,
@@ -89,7 +94,7 @@ fn chunks(catalog: &dyn Catalog, counts: &mut Counts, look: &mut Look) -> Result
             });
         }
         if let Some(current) = &mut current {
-            one(current, index, &chunk, counts, look);
+            one(core, current, index, &chunk, counts, look);
         }
         Ok(())
     })?;
@@ -143,7 +148,14 @@ impl Inodes<'_> {
 }
 
 /// Looks at one map.
-fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, look: &mut Look) {
+fn one(
+    core: &Maintenance,
+    current: &mut Current,
+    index: u64,
+    chunk: &Chunk,
+    counts: &mut Counts,
+    look: &mut Look,
+) {
     let (no, name) = (current.no, inode_text(current.no));
     let Some(inode) = &current.inode else {
         look.find_and_repair(
@@ -163,48 +175,83 @@ fn one(current: &mut Current, index: u64, chunk: &Chunk, counts: &mut Counts, lo
     let end = inode.size.div_ceil(BLOCK);
     let mut seen: HashSet<Unit> = HashSet::new();
     for extent in chunk.extents() {
+        let faults = faults(core, extent, counts, &mut seen);
+        let gone: u16 = faults.iter().map(|fault| fault.blocks).sum();
+        for fault in faults {
+            lost(no, index, &fault, inode, look);
+        }
+        let blocks = extent.blocks - gone;
+        current.blocks += u64::from(blocks);
         let start = index * (CHUNK_LEN / BLOCK) + u64::from(extent.first);
-        match extent.units().find_map(|(unit, _)| counts.fault(unit)) {
-            Some(why) => lost(no, index, extent, why, inode, look),
-            None => {
-                for (unit, _) in extent
-                    .units()
-                    .filter(|(u, _)| seen.insert((u.segment, u.position)))
-                {
-                    counts.refer(unit);
-                }
-                current.blocks += u64::from(extent.blocks);
-                if start + u64::from(extent.blocks) > end {
-                    look.find_and_repair(
-                        format!(
-                            "{name}: {} blocks at block {start}, beyond the end of the file",
-                            extent.blocks
-                        ),
-                        Repair::CutEnd {
-                            no,
-                            index,
-                            size: inode.size,
-                        },
-                    );
-                }
-            }
+        if blocks > 0 && start + u64::from(extent.blocks) > end {
+            look.find_and_repair(
+                format!(
+                    "{name}: {} blocks at block {start}, beyond the end of the file",
+                    extent.blocks
+                ),
+                Repair::CutEnd {
+                    no,
+                    index,
+                    size: inode.size,
+                },
+            );
         }
     }
 }
 
-/// An extent that cannot be.
-fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look: &mut Look) {
-    let offset = index * CHUNK_LEN + u64::from(extent.first) * BLOCK;
-    let bytes = u64::from(extent.blocks) * BLOCK;
+/// Blocks of a chunk whose units cannot be where its map says.
+pub(super) struct Fault {
+    pub(super) first: u16,
+    pub(super) blocks: u16,
+    pub(super) why: &'static str,
+}
+
+/// Counts the units of an extent. Returns those that cannot be, consecutive ones together. One behind the counted end
+/// of its segment is counted if it opens: the account was wrong then.
+pub(super) fn faults(
+    core: &Maintenance,
+    extent: &Extent,
+    counts: &mut Counts,
+    seen: &mut HashSet<Unit>,
+) -> Vec<Fault> {
+    let mut faults: Vec<Fault> = Vec::new();
+    for piece in by_unit(extent) {
+        let unit = piece.range();
+        // A storage that fails to read may do better another day.
+        if counts.is_behind(unit) && !core.read_extent(&piece).is_err_and(|e| data::is_damage(&e)) {
+            counts.lengthen(unit);
+        }
+        let (first, blocks) = (piece.first, piece.blocks);
+        match (counts.fault(unit), faults.last_mut()) {
+            (None, _) => {
+                if seen.insert((unit.segment, unit.position)) {
+                    counts.refer(unit);
+                }
+            }
+            (Some(why), Some(last)) if last.first + last.blocks == first && last.why == why => {
+                last.blocks += blocks;
+            }
+            (Some(why), _) => faults.push(Fault { first, blocks, why }),
+        }
+    }
+    faults
+}
+
+/// A part of an extent that cannot be.
+fn lost(no: InodeNo, index: u64, fault: &Fault, inode: &Inode, look: &mut Look) {
+    let Fault { first, blocks, why } = *fault;
+    let offset = index * CHUNK_LEN + u64::from(first) * BLOCK;
+    let bytes = u64::from(blocks) * BLOCK;
     look.find_and_repair(
         format!(
             "{}: {bytes} bytes from byte {offset}: the map {why}",
             inode_text(no)
         ),
-        Repair::DropExtent {
+        Repair::DropBlocks {
             no,
             index,
-            extent: extent.clone(),
+            first,
+            blocks,
         },
     );
     let len = bytes.min(inode.size.saturating_sub(offset));
@@ -216,6 +263,18 @@ fn lost(no: InodeNo, index: u64, extent: &Extent, why: &str, inode: &Inode, look
 /// Compares what was counted with the accounts.
 fn accounts(counts: &Counts, look: &mut Look) {
     for (no, segment) in &counts.segments {
+        if segment.length != segment.account.length {
+            look.find_and_repair(
+                format!(
+                    "segment {}: it is longer than is counted, {} blocks and not {}",
+                    no.0, segment.length, segment.account.length
+                ),
+                Repair::Length {
+                    segment: *no,
+                    length: segment.length,
+                },
+            );
+        }
         if segment.live != segment.account.live {
             look.find_and_repair(
                 format!(

@@ -18,6 +18,7 @@ use crate::blocks::BLOCK;
 use crate::data::Data;
 use crate::inodes::{Cell, State};
 use crate::moves::Moved;
+use crate::usage::by_unit;
 use crate::{Error, Result};
 
 /// A run of bytes of a chunk on its way to a new place.
@@ -194,7 +195,7 @@ impl<'a, M: Map> Mover<'a, M> {
             self.name(extent);
         } else {
             // One unit fails authentication: the others can move.
-            for piece in units(extent) {
+            for piece in by_unit(extent) {
                 match self.read(&piece)? {
                     Some(data) => self.add(piece.first, &data)?,
                     None => self.name(&piece),
@@ -290,7 +291,7 @@ impl<'a, M: Map> Mover<'a, M> {
     /// Moves an extent whose units others refer to: unit by unit to where they went, the rest to a fresh place.
     fn shared(&mut self, extent: &Extent) -> Result<()> {
         let mut fresh: Vec<Extent> = Vec::new();
-        for piece in units(extent) {
+        for piece in by_unit(extent) {
             if self.join(&piece)? {
                 self.fresh(&std::mem::take(&mut fresh))?;
             } else {
@@ -395,18 +396,4 @@ impl<'a, M: Map> Mover<'a, M> {
         }
         Ok(())
     }
-}
-
-/// The extent cut at its units.
-fn units(extent: &Extent) -> Vec<Extent> {
-    let unit = UNIT_BLOCKS as u16;
-    let mut at = extent.first;
-    let mut pieces = Vec::with_capacity(extent.tags.len());
-    while at < extent.end() {
-        let in_run = u16::from(extent.skip) + at - extent.first;
-        let end = (at + unit - in_run % unit).min(extent.end());
-        pieces.push(extent.trim(at, end));
-        at = end;
-    }
-    pieces
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::common::{Place, credential, pattern, secret, sound};
 use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount, SqlCatalog};
-use room::{Error, FileSystem as _, LostRange, Progress, Room};
+use room::{Error, FileSystem as _, LostRange, NewSnapshot, Progress, Room, Snapshots as _};
 use storage::{HostStorage, Storage};
 
 const GO: Progress<'static> = &|_, _| true;
@@ -326,4 +326,70 @@ fn data_of_an_inode_that_is_gone_is_found_and_removed() {
         },
         &["data of an inode that is not there"],
     );
+}
+
+/// Changes the lengths in the accounts of all segments by one block less.
+fn shorten(c: &SqlCatalog) {
+    for account in c.segments().unwrap() {
+        let length = account.length - 1;
+        let shorter = SegmentAccount { length, ..account };
+        c.apply(&[Change::PutSegment(shorter)]).unwrap();
+    }
+}
+
+/// What the account of a segment did not know of became zeros, although it could be read.
+#[test]
+fn data_behind_the_counted_length_of_a_segment_is_kept() {
+    fully_repaired(shorten, &["is longer than is counted"]);
+}
+
+/// All of a mebibyte became zeros where the place of one unit in it was wrong.
+#[test]
+fn of_a_map_that_leads_beyond_a_segment_only_that_unit_becomes_a_hole() {
+    const LEN: u64 = 1 << 20;
+    for in_snapshot in [false, true] {
+        let place = Place::new();
+        let room = place.create();
+        let data = pattern(1, LEN as usize);
+        room.write_file("/f", &data).unwrap();
+        let file = no(&room, "/f");
+        if in_snapshot {
+            room.create_snapshot("s", NewSnapshot::default()).unwrap();
+            room.unlink(InodeNo::ROOT, b"f").unwrap();
+        }
+        room.close().unwrap();
+        tamper(&place, shorten);
+        let length = u64::from(catalog(&place).segments().unwrap()[0].length);
+        let segment = std::fs::File::options()
+            .write(true)
+            .open(place.room_dir().join("segments/00000000000000000001"))
+            .unwrap();
+        segment.set_len(length * 4096).unwrap();
+        let room = place.open();
+        let report = room.check(true, true, GO).unwrap();
+        assert!(
+            report.findings[0].contains("16384 bytes"),
+            "{:?}",
+            report.findings
+        );
+        let mut left = vec![0; LEN as usize];
+        match in_snapshot {
+            true => room.snapshot("s").unwrap().read(file, 0, &mut left),
+            false => room.read(file, 0, &mut left),
+        }
+        .unwrap();
+        let (whole, gone) = left.split_at((LEN - UNIT) as usize);
+        assert!(*whole == data[..whole.len()]);
+        assert!(*gone == [0; UNIT as usize]);
+        if !in_snapshot {
+            let lost = LostRange {
+                path: "/f".into(),
+                inode: file.0,
+                offset: LEN - UNIT,
+                len: UNIT,
+            };
+            assert_eq!(report.lost, [lost]);
+        }
+        sound(&room);
+    }
 }
