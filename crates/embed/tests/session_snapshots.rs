@@ -539,10 +539,7 @@ fn within_a_transaction_no_policy_changes_and_nothing_is_put_back() {
     room.set_snapshot_policy(&kept).unwrap();
 
     room.begin().unwrap();
-    let less = SnapshotPolicy {
-        daily: 0,
-        ..kept
-    };
+    let less = SnapshotPolicy { daily: 0, ..kept };
     assert_eq!(kind(room.set_snapshot_policy(&less)), Kind::Busy);
     assert_eq!(kind(room.clear_snapshot_policy()), Kind::Busy);
     let restored = room.restore_snapshot("monday", "/f", None);
