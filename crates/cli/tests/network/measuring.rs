@@ -32,14 +32,26 @@ fn small_files_have_every_published_sub_operation() {
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{errors}");
     let report: Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!(report["rows"].as_array().unwrap().len(), 9);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 9);
+    // Other tests use the disk and the host its processors: nothing else makes a row INVALID here.
+    let by_others = |row: &Value| {
+        let text = row.to_string();
+        text.contains("\"device_shared\"") || text.contains("\"stolen_time\"")
+    };
+    let valid = |row: &Value| row["verdict"]["invalid"] == false;
+    for row in rows {
+        assert!(valid(row) || by_others(row), "{row}");
+    }
+    let all_valid = rows.iter().all(valid);
     for row in report["tables"][0]["rows"].as_array().unwrap() {
         let cell = row["cells"][1].as_str().unwrap();
         let figures: Vec<_> = cell.split(" / ").collect();
+        let is_figure = |it: &str| it.replace('−', "-").parse::<f64>().is_ok();
         assert!(
             figures
                 .iter()
-                .all(|it| it.replace('−', "-").parse::<f64>().is_ok()),
+                .all(|it| is_figure(it) || !all_valid && *it == "INVALID"),
             "{row}"
         );
     }
