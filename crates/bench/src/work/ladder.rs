@@ -416,18 +416,15 @@ mod tests {
         }
     }
 
+    fn climbed(options: &Options, dir: &Path) -> Outcome {
+        let stop = AtomicBool::new(false);
+        run(options, dir, &SystemClock, None, &Quiet, &stop).unwrap()
+    }
+
     #[test]
     fn every_rung_is_climbed_and_what_it_wrote_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let out = run(
-            &tiny(),
-            dir.path(),
-            &SystemClock,
-            None,
-            &Quiet,
-            &AtomicBool::new(false),
-        )
-        .unwrap();
+        let out = climbed(&tiny(), dir.path());
         // 256 bytes in four ways; 8 KiB, which fill the buffer, in two.
         assert_eq!(out.rows.len(), 6);
         for row in &out.rows {
@@ -449,15 +446,7 @@ mod tests {
             seconds: 0.0,
             ..tiny()
         };
-        let out = run(
-            &options,
-            dir.path(),
-            &SystemClock,
-            None,
-            &Quiet,
-            &AtomicBool::new(false),
-        )
-        .unwrap();
+        let out = climbed(&options, dir.path());
         let row = &out.rows[0];
         assert!(row.verdict.invalid && row.summary.is_none());
         assert_eq!(row.rounds.len(), 1);

@@ -441,6 +441,15 @@ fn every_hole_of_a_range_over_many_chunks_is_reserved() {
     sound(&room);
 }
 
+/// A file with 4 KiB in each of so many chunks.
+fn sparse(room: &Room, chunks: u64) -> InodeNo {
+    let no = file(room, "sparse");
+    for i in 0..chunks {
+        room.write(no, i << 20, &pattern(i, 4096)).unwrap();
+    }
+    no
+}
+
 /// Room was asked for in the catalog's log for all chunks of a file at once: no commit came through any more, whatever was deleted.
 #[test]
 fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
@@ -451,10 +460,7 @@ fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
     };
     let state = tempfile::tempdir().unwrap();
     let room = room_on(&disk, state.path());
-    let no = file(&room, "sparse");
-    for i in 0..CHUNKS {
-        room.write(no, i << 20, &pattern(i, 4096)).unwrap();
-    }
+    let no = sparse(&room, CHUNKS);
     let available = room.available().unwrap().new;
     assert!(available > 32 << 20, "{available}");
     room.sync().unwrap();
@@ -488,10 +494,7 @@ fn a_file_with_many_chunks_is_truncated_in_a_full_room_with_a_snapshot() {
     };
     let state = tempfile::tempdir().unwrap();
     let room = room_on(&disk, state.path());
-    let no = file(&room, "sparse");
-    for i in 0..CHUNKS {
-        room.write(no, i << 20, &pattern(i, 4096)).unwrap();
-    }
+    let no = sparse(&room, CHUNKS);
     room.create_snapshot("s", NewSnapshot::default()).unwrap();
     fill(&room, "rest");
     let room = reopened(&disk, state.path(), room);
