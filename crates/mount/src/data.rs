@@ -18,7 +18,8 @@ impl Server {
 
     /// Writes all of `data`.
     pub(crate) fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        self.room.write(no, offset, data).or_errno("write", no)
+        self.with_space(|| self.room.write(no, offset, data))
+            .or_errno("write", no)
     }
 
     /// Writes all of `data`, which the kernel's cache accepted earlier. True where there was no space for it as new data.
@@ -46,7 +47,8 @@ impl Server {
 
     /// A program is about to write: ENOSPC where the file already grew beyond the space there is.
     pub(crate) fn before_write(&self, no: InodeNo) -> Result<(), Errno> {
-        match !self.pressure.is_tight() || self.pressure.may_write(&*self.room, no) {
+        let may = !self.pressure.is_tight() || self.pressure.may_write(&*self.room, no);
+        match may || self.finds_space() {
             true => Ok(()),
             false => Err(Errno::ENOSPC),
         }
@@ -92,8 +94,7 @@ impl Server {
         mode: i32,
     ) -> Result<(), Errno> {
         let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
-        self.room
-            .fallocate(no, what, offset, len)
+        self.with_space(|| self.room.fallocate(no, what, offset, len))
             .or_errno("fallocate", no)?;
         if !self.shared {
             // Before the answer: what is reserved is not there for what the kernel holds back.
@@ -123,8 +124,7 @@ impl Server {
     ) -> Result<u32, Errno> {
         let len = len.min(COPY_MAX);
         let copied = self
-            .room
-            .copy_range(from.0, from.1, to.0, to.1, len)
+            .with_space(|| self.room.copy_range(from.0, from.1, to.0, to.1, len))
             .or_errno("copy", from.0)?;
         self.changed(to.0)?;
         // Own bug if it were more than asked for, and that fits.

@@ -51,6 +51,7 @@ mod mounted;
 mod options;
 mod pressure;
 mod relief;
+mod removals;
 mod seeker;
 mod server;
 mod slice;

@@ -24,6 +24,7 @@ use crate::listings::Listings;
 use crate::lookups::Lookups;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
 use crate::pressure::{Orders, Pressure};
+use crate::removals::Removals;
 use crate::slice::Slices;
 
 mod opens;
@@ -79,6 +80,7 @@ pub(crate) struct Server {
     pub(crate) slices: Slices,
     pub(crate) writes: Arc<Writes>,
     pub(crate) pressure: Pressure,
+    removals: Removals,
 }
 
 impl Server {
@@ -100,6 +102,7 @@ impl Server {
             slices: Slices::default(),
             writes: Arc::default(),
             pressure,
+            removals: Removals::default(),
         };
         (server, orders)
     }
@@ -129,7 +132,27 @@ impl Server {
             self.opens.forget(no);
             self.pressure.length_corrected(no);
             self.room.release(no, 1);
+            self.removals.forgotten();
         }
+    }
+
+    /// Makes a change. One that finds no space is tried again while a removal may yet make some.
+    pub(crate) fn with_space<T>(&self, change: impl Fn() -> model::Result<T>) -> model::Result<T> {
+        let lacks_space = |done: &_| matches!(done, Err(model::Error::NoSpace));
+        let mut done = change();
+        if lacks_space(&done) {
+            self.removals.wait(|| {
+                done = change();
+                !lacks_space(&done)
+            });
+        }
+        done
+    }
+
+    /// Waits for space that a removal may yet make; whether there is some.
+    pub(crate) fn finds_space(&self) -> bool {
+        let has_space = || self.room.available().is_ok_and(|left| left.new > 0);
+        self.removals.wait(has_space)
     }
 
     /// The kernel is gone, and with it everything it knew.
@@ -267,8 +290,7 @@ impl Server {
     ) -> Result<Inode, Errno> {
         let new = new_file(caller, wanted)?;
         let inode = self
-            .room
-            .make(parent, name, &new)
+            .with_space(|| self.room.make(parent, name, &new))
             .or_errno("make", parent)?;
         self.names_changed(parent)?;
         Ok(self.hand_out(inode))
@@ -286,8 +308,7 @@ impl Server {
         let new = new_file(caller, wanted)?;
         let changes = self.opens.changes();
         let inode = self
-            .room
-            .create(parent, name, &new, access)
+            .with_space(|| self.room.create(parent, name, &new, access))
             .or_errno("create", parent)?;
         self.names_changed(parent)?;
         let opened = self.admit(&inode, changes, access, append)?;
@@ -311,8 +332,7 @@ impl Server {
             target: target.to_vec(),
         };
         let inode = self
-            .room
-            .make(parent, name, &new)
+            .with_space(|| self.room.make(parent, name, &new))
             .or_errno("symlink", parent)?;
         self.names_changed(parent)?;
         Ok(self.hand_out(inode))
@@ -326,8 +346,7 @@ impl Server {
     ) -> Result<Inode, Errno> {
         let new = new_file(caller, wanted)?;
         let inode = self
-            .room
-            .create_tmpfile(parent, &new)
+            .with_space(|| self.room.create_tmpfile(parent, &new))
             .or_errno("make unnamed", parent)?;
         // It came held, so that it does not vanish before this line.
         if !self.lookups.add(inode.no) {
@@ -337,13 +356,16 @@ impl Server {
     }
 
     pub(crate) fn link(&self, no: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Inode, Errno> {
-        let inode = self.room.link(no, parent, name).or_errno("link", no)?;
+        let inode = self
+            .with_space(|| self.room.link(no, parent, name))
+            .or_errno("link", no)?;
         self.names_changed(parent)?;
         Ok(self.hand_out(inode))
     }
 
     pub(crate) fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<(), Errno> {
         self.room.unlink(parent, name).or_errno("unlink", parent)?;
+        self.removals.note();
         self.names_changed(parent)
     }
 
@@ -366,9 +388,11 @@ impl Server {
             // Whiteouts are for file systems under an overlay that let users make device nodes.
             _ => return Err(Errno::EINVAL),
         };
-        self.room
-            .rename(from.0, from.1, to.0, to.1, mode)
+        self.with_space(|| self.room.rename(from.0, from.1, to.0, to.1, mode))
             .or_errno("rename", from.0)?;
+        if mode == RenameMode::Replace {
+            self.removals.note();
+        }
         self.names_changed(from.0)
     }
 

@@ -26,7 +26,7 @@ impl Server {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
-        let set = self.room.set_xattr(no, name, value, mode, drop_setgid);
+        let set = self.with_space(|| self.room.set_xattr(no, name, value, mode, drop_setgid));
         self.opens.changed(no);
         set.or_errno("set xattr", no)?;
         self.labels.seen(name);
