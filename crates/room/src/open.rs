@@ -404,17 +404,11 @@ pub(crate) fn assemble(
 
     let keyring = keyring(&header, previous.as_ref());
     let known = catalog.segments()?;
-    let on_disk = storage.list(SEGMENTS)?;
+    // Of the catalog only: the host names the files. The store passes over those that are there.
     let last_known = known.iter().map(|s| s.id.no.0).max().unwrap_or(0);
     let last_used = number(catalog.meta(LAST_SEGMENT)?).max(last_known);
-    let last_file = on_disk
-        .iter()
-        .filter_map(|n| n.parse().ok())
-        .max()
-        .unwrap_or(0)
-        .max(last_used);
     let ids = known.iter().map(|s| s.id).collect();
-    let segments = DirStore::open(storage.clone(), keyring, ids, SegmentNo(last_file + 1))?;
+    let segments = DirStore::open(storage.clone(), keyring, ids, SegmentNo(last_used + 1))?;
     if options.network_backed && !options.accept_rollback {
         check_places(&segments, &known)?;
     }

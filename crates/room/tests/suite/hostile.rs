@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::common::pattern;
 use crate::common::stored::{self, create_on, open_on};
+use crate::common::{Place, pattern, sound};
 use room::{
     Credential, Error, FileKind, FileSystem as _, InodeNo, NewCredential, OpenOptions, Room, Secret,
 };
@@ -407,4 +407,28 @@ fn an_older_catalog_put_where_a_rekey_leaves_its_new_one_is_one_moment_or_refuse
     }
     println!("{outcomes:?}");
     assert!(outcomes.refused > 20 && outcomes.whole > 100);
+}
+
+/// The number of the next segment was taken from the names of files, and the catalog remembered it: the room never took anything again.
+#[test]
+fn a_file_that_claims_the_last_number_of_a_segment_does_not_use_the_numbers_up() {
+    let place = Place::new();
+    let room = place.create();
+    room.write_file("/one", b"before").unwrap();
+    room.close().unwrap();
+    for no in [u64::MAX, u64::MAX - 1] {
+        let planted = place.room_dir().join(format!("segments/{no:020}"));
+        std::fs::write(&planted, b"planted").unwrap();
+        let room = place.open();
+        room.write_file("/two", b"after").unwrap();
+        room.close().unwrap();
+        assert!(
+            !planted.exists(),
+            "what the catalog does not know is removed"
+        );
+    }
+    let room = place.open();
+    assert_eq!(room.read_file("/one").unwrap(), b"before");
+    assert_eq!(room.read_file("/two").unwrap(), b"after");
+    sound(&room);
 }
