@@ -13,10 +13,11 @@
 //!    and an entry is replaced under a lock, by nothing older unless a rollback was accepted; without the lock where it is not to be
 //!    had, so that a process that is stopped holds up no other.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -380,7 +381,8 @@ fn newest_of(state: &Path, room: &RoomId, lineage: &str) -> Result<u64> {
 /// Puts an entry durably in the place of the one that is there, unless that is newer.
 fn replace(path: &Path, entry: &Entry, may_lower: bool) -> std::io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir)?;
+    // What rooms a user has, and where, is for nobody else to see.
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let is_newer = |there: Entry| there.place == entry.place && there.generation > entry.generation;
     let is_late = || !may_lower && read_entry(path).ok().flatten().is_some_and(is_newer);
     if is_late() {
@@ -450,6 +452,8 @@ pub fn default_state_dir() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -515,8 +519,11 @@ mod tests {
             }
         });
         assert_eq!(read_entry(&path).unwrap(), Some(entry(80)));
-        let files = fs::read_dir(dir.path().join("state")).unwrap();
+        let state = dir.path().join("state");
+        let files = fs::read_dir(&state).unwrap();
         assert_eq!(files.count(), 2, "the entry and the lock");
+        let mode = fs::metadata(&state).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "of this user alone");
         replace(&path, &entry(3), false).unwrap();
         assert_eq!(read_entry(&path).unwrap(), Some(entry(80)));
         replace(&path, &entry(3), true).unwrap();
