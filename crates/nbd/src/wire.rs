@@ -152,6 +152,32 @@ impl Wire {
         Ok(())
     }
 
+    /// What has come inside TLS as far as records are whole: how many bytes, 0 at the end; `None` where there is nothing yet.
+    fn decrypted(&self, tls: &Inside, out: &mut [u8]) -> io::Result<Option<usize>> {
+        let mut state = tls.state.lock();
+        let mut got = 0;
+        let end = loop {
+            match state.ssl_read(&mut out[got..]) {
+                Ok(more) => got += more,
+                Err(e) => break e,
+            }
+            if got == out.len() {
+                return Ok(Some(got));
+            }
+        };
+        match end.code() {
+            _ if wants_more(&end) || got > 0 => (),
+            ErrorCode::ZERO_RETURN => return Ok(Some(0)),
+            _ => return Err(broken(end)),
+        }
+        let answers = !state.get_ref().outgoing.is_empty();
+        drop(state);
+        if answers {
+            self.send(&[])?;
+        }
+        Ok((got > 0).then_some(got))
+    }
+
     /// Receives no more.
     pub(crate) fn stop_receiving(&self) {
         self.socket.shutdown(Shutdown::Read);
@@ -181,39 +207,18 @@ impl Stream for Wire {
             return self.socket.read(out);
         };
         let mut incoming = tls.incoming.lock();
-        loop {
-            let (got, answers) = {
-                let mut state = tls.state.lock();
-                let mut got = 0;
-                let end = loop {
-                    match state.ssl_read(&mut out[got..]) {
-                        Ok(more) => got += more,
-                        Err(e) => break e,
-                    }
-                    if got == out.len() {
-                        return Ok(got);
-                    }
-                };
-                match end.code() {
-                    _ if wants_more(&end) || got > 0 => (),
-                    ErrorCode::ZERO_RETURN => return Ok(0),
-                    _ => return Err(broken(end)),
-                }
-                (got, !state.get_ref().outgoing.is_empty())
-            };
-            if answers {
-                self.send(&[])?;
-            }
-            if got > 0 {
-                return Ok(got);
-            }
-            let more = self.socket.read(&mut incoming)?;
-            if more == 0 {
-                // An end without a farewell is an end: every message says its own length.
-                return Ok(0);
-            }
-            tls.state.lock().get_mut().feed(&incoming[..more]);
+        if let Some(got) = self.decrypted(tls, out)? {
+            return Ok(got);
         }
+        let more = self.socket.read(&mut incoming)?;
+        if more == 0 {
+            // An end without a farewell is an end: every message says its own length.
+            return Ok(0);
+        }
+        tls.state.lock().get_mut().feed(&incoming[..more]);
+        // A part of a record is nothing yet. The caller looks at its deadline, as it does after a tick.
+        let got = self.decrypted(tls, out)?;
+        got.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     fn send(&self, parts: &[&[u8]]) -> io::Result<()> {

@@ -5,3 +5,4 @@ mod extended;
 mod garbage;
 mod limits;
 mod model;
+mod records;
