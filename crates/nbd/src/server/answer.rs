@@ -47,10 +47,11 @@ pub(super) fn inline_answer(
 
 /// The head of a read's answer, or of a part of it.
 fn data_head(form: Form, head: &RequestHead, done: bool, offset: u64, len: u32) -> Head {
-    if form == Form::Simple {
-        Head::simple(head.cookie, 0)
-    } else {
-        Head::data(form, head, done, offset, len)
+    match form {
+        Form::Simple => Head::simple(head.cookie, 0),
+        // A chunk of data has at least a byte.
+        _ if len == 0 => act::acknowledgement(form, head),
+        _ => Head::data(form, head, done, offset, len),
     }
 }
 

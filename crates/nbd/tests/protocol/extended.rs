@@ -77,3 +77,17 @@ fn options_of_forms_follow_each_other_as_the_protocol_says() {
     assert_eq!(last(client.option(2, &[])), ACK);
     assert_eq!(client.rest().unwrap(), []);
 }
+
+/// It was answered by a chunk of data without any, which the protocol does not have.
+#[test]
+fn a_read_of_nothing_is_answered_by_a_chunk_without_data() {
+    let server = memory(1 << 20);
+    for extended in [false, true] {
+        let mut client = Client::transmitting(&server, extended);
+        for (flags, offset) in [(0, 0), (FUA, 4096), (0, 1 << 20)] {
+            let reply = client.ask(READ, flags, offset, 0);
+            assert_eq!((reply.kind, reply.payload.len()), (0, 0));
+        }
+        assert_eq!(client.ask(READ, 0, 1, 1).payload.len(), 9);
+    }
+}

@@ -47,6 +47,10 @@ fn operate(server: &nbd::Server, half: u64, extended: bool) -> Vec<u8> {
                 let mut back = vec![0xee; size as usize];
                 loop {
                     let chunk = client.reply();
+                    if size == 0 {
+                        assert_eq!((chunk.kind, chunk.done), (0, true));
+                        break;
+                    }
                     let word = |at: usize| {
                         u64::from_be_bytes(chunk.payload[at..at + 8].try_into().unwrap())
                     };
