@@ -14,7 +14,8 @@ pub enum Exit {
     Usage = 2,
     /// The passphrase, key or identity is wrong for this room or volume.
     WrongCredential = 3,
-    /// Another process has the room or volume open, of which the message names that of a room; or another machine, of a room in a bucket.
+    /// Another process has the room or volume open, of which the message names that of a room; or another machine, of a room in a bucket; or
+    /// the system uses a block device.
     InUse = 4,
     /// Data or catalog are damaged; `check` found something, or a file could not be read.
     Damaged = 5,

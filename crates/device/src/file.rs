@@ -1,6 +1,7 @@
 //! A file or a block device as a [`Device`].
 //!
 //! 1. Two processes never have the same store open for writing: it is locked (`flock(2)`) for as long as it is open, and no longer.
+//!    A block device that the system uses, mounted or mapped, is not written to either: its file system would not notice.
 //! 2. After a failed flush no flush succeeds: Linux reports a write that failed to one caller and then forgets it, so a later
 //!    success would say nothing about what was lost.
 //!
@@ -8,13 +9,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, StatxFlags, fallocate, flock, seek, statx,
+    AtFlags, FallocateFlags, FlockOperation, OFlags, StatxFlags, fallocate, flock, seek, statx,
 };
 use rustix::io::Errno;
 
@@ -29,8 +30,11 @@ const DISCARD_UNIT: u64 = 4096;
 pub enum Access {
     /// Reading, shared with other readers.
     ReadOnly,
-    /// Reading and writing, alone.
+    /// Reading and writing, alone: a block device that is mounted, or in use by the system in another way, is refused.
     ReadWrite,
+    /// Reading and writing, alone but for the system: for the part of a block device that the system does not look at, as the
+    /// header of a volume that it has mapped.
+    ReadWriteBesideSystem,
 }
 
 /// A file or block device.
@@ -67,17 +71,26 @@ struct Flushed {
 }
 
 impl FileDevice {
-    /// Opens an existing file or block device. `ResourceBusy` where another process has it open.
+    /// Opens an existing file or block device. `ResourceBusy` where another process, or the system, uses it in a way that
+    /// `access` does not allow.
     pub fn open(path: &Path, access: Access) -> io::Result<Self> {
         let read_only = access == Access::ReadOnly;
-        let file = OpenOptions::new().read(true).write(!read_only).open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(!read_only);
+        if access == Access::ReadWrite && path.metadata()?.file_type().is_block_device() {
+            // Without O_CREAT, and on block devices alone, this asks the kernel whether it uses the device (`open(2)`).
+            options.custom_flags(OFlags::EXCL.bits() as i32);
+        }
+        let file = options.open(path).map_err(|e| match e.kind() {
+            io::ErrorKind::ResourceBusy => busy("mounted, or in use by the system in another way"),
+            _ => e,
+        })?;
         Self::of(file, read_only)
     }
 
     /// Makes a file of `len` bytes that read as zeros, and take no space before they are written. `AlreadyExists` where
     /// there is something at this path.
     pub fn create(path: &Path, len: u64) -> io::Result<Self> {
-        use std::os::unix::fs::OpenOptionsExt;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -95,10 +108,7 @@ impl FileDevice {
             FlockOperation::NonBlockingLockExclusive
         };
         flock(&file, lock).map_err(|e| match e {
-            Errno::WOULDBLOCK => io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "the store is in use by another process",
-            ),
+            Errno::WOULDBLOCK => busy("in use by another process"),
             other => other.into(),
         })?;
         let metadata = file.metadata()?;
@@ -320,6 +330,10 @@ impl Device for FileDevice {
     fn is_read_only(&self) -> bool {
         self.read_only
     }
+}
+
+fn busy(words: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, words)
 }
 
 /// Frees a range, which then reads as zeros (`fallocate(2)`). On a block device the kernel discards it, or refuses.

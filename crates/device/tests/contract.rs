@@ -188,6 +188,39 @@ fn a_store_in_use_is_not_opened_twice() {
     assert_eq!(again.identity(), identity);
 }
 
+/// Nothing asked the kernel: a mounted device was formatted, served or written to beneath its file system.
+#[test]
+fn a_block_device_that_the_system_uses_is_not_opened_for_writing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(LEN).unwrap();
+    let Some(loop_device) = LoopDevice::over(&path) else {
+        return;
+    };
+    let run = |program: &str, args: &[&Path]| {
+        let run = Command::new(program).args(args).output();
+        run.is_ok_and(|run| run.status.success())
+    };
+    let at = dir.path().join("at");
+    std::fs::create_dir(&at).unwrap();
+    if !run("mkfs.ext4", &[Path::new("-q"), &loop_device.0])
+        || !run("mount", &[&loop_device.0, &at])
+    {
+        eprintln!("skipped: it needs mkfs.ext4 and mount");
+        return;
+    }
+    let refused = FileDevice::open(&loop_device.0, Access::ReadWrite);
+    let beside = FileDevice::open(&loop_device.0, Access::ReadWriteBesideSystem).map(drop);
+    let reading = FileDevice::open(&loop_device.0, Access::ReadOnly).map(drop);
+    assert!(run("umount", &[&at]));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+    assert!(refused.to_string().contains("mounted"), "{refused}");
+    beside.unwrap();
+    reading.unwrap();
+    FileDevice::open(&loop_device.0, Access::ReadWrite).unwrap();
+}
+
 /// A test on a loop device failed once with `ResourceBusy` where it opened again what it had just closed: another test was starting
 /// a program meanwhile, and that process had a copy of the descriptor, and so of the lock, until it ran the program. The lock is now
 /// released before the descriptor is closed.

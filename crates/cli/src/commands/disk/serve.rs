@@ -224,7 +224,7 @@ fn start(args: &Args, stop: &service::Stop, ended: &Ended) -> Result<Started> {
 fn file(args: &Args) -> Result<FileDevice> {
     FileDevice::open(&args.store, Access::ReadWrite).map_err(|e| {
         if e.kind() == std::io::ErrorKind::ResourceBusy {
-            let words = format!("{}: is served by another process", args.store.display());
+            let words = format!("{}: {e}", args.store.display());
             return Error::said(Exit::InUse, words);
         }
         Error::host(&args.store, e)

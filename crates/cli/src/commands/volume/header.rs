@@ -109,7 +109,7 @@ fn restore(image: &Path, file: &Path, force: bool, global: &Global) -> Result<()
         ),
         other => luks_said(file, other),
     })?;
-    let device = open_device(image, Access::ReadWrite)?;
+    let device = open_device(image, Access::ReadWriteBesideSystem)?;
     let luks = luks::restore_header(&device, &bytes, force).map_err(|e| luks_said(image, e))?;
     if global.json {
         output::json_line(&json!({"restored": image.to_string_lossy(), "uuid": luks.uuid()}));

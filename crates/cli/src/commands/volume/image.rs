@@ -245,10 +245,9 @@ pub(super) fn unlock(
 pub(crate) fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>> {
     match FileDevice::open(path, access) {
         Ok(device) => Ok(Arc::new(device)),
-        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Err(Error::said(
-            Exit::InUse,
-            format!("{}: in use by another process", path.display()),
-        )),
+        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+            Err(Error::said(Exit::InUse, format!("{}: {e}", path.display())))
+        }
         Err(e) => Err(Error::host(path, e)),
     }
 }

@@ -100,7 +100,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             kdf,
         } => {
             let path = image.header_path();
-            let (mut luks, _) = image.luks(Access::ReadWrite)?;
+            let (mut luks, _) = image.luks(Access::ReadWriteBesideSystem)?;
             let kdf = kdf.options(luks.default_kdf())?;
             let (key, _) = unlock(&luks, &credential, path)?;
             let secret = new.read(path)?;
@@ -116,7 +116,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             credential,
         } => {
             let path = image.header_path();
-            let (mut luks, _) = image.luks(Access::ReadWrite)?;
+            let (mut luks, _) = image.luks(Access::ReadWriteBesideSystem)?;
             let (_, opened) = unlock(&luks, &credential, path)?;
             if opened == Some(slot) && !force {
                 return Err(Error::failed(format!(
@@ -141,7 +141,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             kdf,
         } => {
             let path = image.header_path();
-            let (mut luks, _) = image.luks(Access::ReadWrite)?;
+            let (mut luks, _) = image.luks(Access::ReadWriteBesideSystem)?;
             let kdf = kdf.options(luks.default_kdf())?;
             let (key, opened) = unlock(&luks, &credential, path)?;
             let slot = slot.or(opened).ok_or_else(|| {

@@ -50,7 +50,7 @@ impl ConvertArgs {
 
 pub(crate) fn resize(args: &ResizeArgs, global: &Global) -> Result<()> {
     let path = args.image.header_path();
-    let (mut luks, data) = args.image.luks(Access::ReadWrite)?;
+    let (mut luks, data) = args.image.luks(Access::ReadWriteBesideSystem)?;
     luks.resize(data.as_deref(), args.size)
         .map_err(|e| luks_said(path, e))?;
     if global.json {
@@ -76,7 +76,7 @@ pub(crate) fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
             "say how the key shall be derived: --kdf, --kdf-memory, --kdf-passes, --kdf-lanes, --kdf-iterations, --kdf-hash",
         ));
     }
-    let (mut luks, _) = args.image.luks(Access::ReadWrite)?;
+    let (mut luks, _) = args.image.luks(Access::ReadWriteBesideSystem)?;
     let kdf = args.kdf.options(luks.default_kdf())?;
     let passphrase = args.credential.passphrase(path)?;
     let limits = args.credential.limits();
