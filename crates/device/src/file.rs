@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FlockOperation, OFlags, StatxFlags, fallocate, flock, seek, statx,
@@ -24,6 +25,10 @@ use crate::{Device, Extent, Zeroing, range};
 
 /// Ranges that a block device discards are cut to whole units of this many bytes.
 const DISCARD_UNIT: u64 = 4096;
+
+/// How long a lock on a block device is waited for, and how often it is tried.
+const PROBE_MAX: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How a [`FileDevice`] is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,17 +107,9 @@ impl FileDevice {
     }
 
     fn of(mut file: File, read_only: bool) -> io::Result<Self> {
-        let lock = if read_only {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
-        flock(&file, lock).map_err(|e| match e {
-            Errno::WOULDBLOCK => busy("in use by another process"),
-            other => other.into(),
-        })?;
         let metadata = file.metadata()?;
         let block_device = metadata.file_type().is_block_device();
+        lock(&file, read_only, block_device)?;
         if !block_device && !metadata.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -329,6 +326,25 @@ impl Device for FileDevice {
 
     fn is_read_only(&self) -> bool {
         self.read_only
+    }
+}
+
+/// A block device that somebody has just written to is looked at by udev, which holds a shared lock meanwhile: that is waited for.
+fn lock(file: &File, read_only: bool, block_device: bool) -> io::Result<()> {
+    let lock = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    let deadline = Instant::now() + PROBE_MAX;
+    loop {
+        match flock(file, lock) {
+            Err(Errno::WOULDBLOCK) if block_device && Instant::now() < deadline => {
+                std::thread::sleep(PAUSE);
+            }
+            Err(Errno::WOULDBLOCK) => return Err(busy("in use by another process")),
+            other => return other.map_err(Into::into),
+        }
     }
 }
 

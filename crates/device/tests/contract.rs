@@ -221,6 +221,29 @@ fn a_block_device_that_the_system_uses_is_not_opened_for_writing() {
     FileDevice::open(&loop_device.0, Access::ReadWrite).unwrap();
 }
 
+/// What udev does after each writer: the next command on the device found it in use.
+#[test]
+fn a_block_device_that_is_looked_at_for_a_moment_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).unwrap().set_len(LEN).unwrap();
+    let Some(loop_device) = LoopDevice::over(&path) else {
+        return;
+    };
+    let looking = std::fs::File::open(&loop_device.0).unwrap();
+    looking.lock_shared().unwrap();
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| FileDevice::open(&loop_device.0, Access::ReadWrite));
+        // Long enough for it to have come to the lock; where it has not, it finds none.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        looking.unlock().unwrap();
+        opening.join().unwrap().unwrap();
+    });
+    looking.lock_shared().unwrap();
+    let refused = FileDevice::open(&loop_device.0, Access::ReadWrite).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+}
+
 /// A test on a loop device failed once with `ResourceBusy` where it opened again what it had just closed: another test was starting
 /// a program meanwhile, and that process had a copy of the descriptor, and so of the lock, until it ran the program. The lock is now
 /// released before the descriptor is closed.
