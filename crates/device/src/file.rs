@@ -102,7 +102,10 @@ impl FileDevice {
             .create_new(true)
             .mode(0o600)
             .open(path)?;
-        file.set_len(len)?;
+        // An empty file would be in the way of the next try.
+        file.set_len(len).inspect_err(|_| {
+            let _ = std::fs::remove_file(path);
+        })?;
         Self::of(file, false)
     }
 
@@ -229,7 +232,7 @@ impl Device for FileDevice {
             }
             Err(error) => {
                 flushed.failed = true;
-                tracing::error!(%error, "a flush failed; the store accepts no more writes until it is opened again");
+                tracing::error!(%error, "a flush failed, and so does every later one until the store is opened again");
                 Err(error)
             }
         }

@@ -320,6 +320,18 @@ fn holes_of_a_file_are_known_and_kept_space_is_kept() {
 }
 
 #[test]
+fn what_cannot_have_its_length_is_not_left_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    FileDevice::create(&path, u64::MAX).unwrap_err();
+    assert!(!path.exists());
+    FileDevice::create(&path, 4096).unwrap();
+    let there = FileDevice::create(&path, u64::MAX).unwrap_err();
+    assert_eq!(there.kind(), ErrorKind::AlreadyExists);
+    assert!(path.exists());
+}
+
+#[test]
 fn a_directory_or_a_pipe_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     assert!(FileDevice::open(dir.path(), Access::ReadOnly).is_err());
