@@ -56,9 +56,13 @@ pub fn recognise(device: &dyn Device) -> Result<Option<Format>, VolumeError> {
 
 fn find(device: &dyn Device, apart: bool) -> Result<Option<Format>, VolumeError> {
     let mut start = vec![0; device.len().min(512) as usize];
-    device
-        .read_at(&mut start, 0)
-        .map_err(io_error("reading the beginning of the image"))?;
+    if let Err(error) = device.read_at(&mut start, 0) {
+        // Of a LUKS2 volume the second header may be left.
+        return match second_luks2_header(device) {
+            Ok(true) => Ok(Some(Format::Luks2)),
+            _ => Err(io_error("reading the beginning of the image")(error)),
+        };
+    }
     if let Some(format) = luks_version(&start) {
         return Ok(Some(format));
     }

@@ -85,8 +85,13 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
     }
     // At most 8 MiB and 128 MiB for LUKS2, 128 MiB for LUKS1.
     let mut bytes = Zeroizing::new(vec![0; len as usize]);
+    // A copy of a LUKS2 header that is not whole may not be readable, and is made from the other one.
+    let from = match &luks.header {
+        Header::V2(header) if !header.is_whole() => 2 * header.binary.size,
+        _ => 0,
+    };
     device
-        .read_at(&mut bytes, 0)
+        .read_at(&mut bytes[from as usize..], from)
         .map_err(io("reading the header"))?;
     if let Header::V1(header) = &luks.header {
         // The bytes around the slots have no meaning.
@@ -102,7 +107,7 @@ pub fn backup_header(device: &Arc<dyn Device>) -> Result<Zeroizing<Vec<u8>>> {
     if let Header::V2(header) = &luks.header {
         let size = header.binary.size as usize;
         let [first, second] = header.encode()?;
-        if header.copies != [super::CopyState::Good, super::CopyState::Good] {
+        if !header.is_whole() {
             bytes[..size].copy_from_slice(&first);
             bytes[size..2 * size].copy_from_slice(&second);
         }

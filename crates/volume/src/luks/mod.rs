@@ -140,11 +140,14 @@ impl Luks {
             Err(LuksError::NotLuks | LuksError::Version(2)) => {
                 Header::V2(Box::new(v2::Header::read(&*device)?))
             }
-            // A torn LUKS2 header may say anything here; where there is no second copy, it is what the first says.
-            Err(error @ LuksError::Version(_)) => match v2::Header::read(&*device) {
-                Ok(header) => Header::V2(Box::new(header)),
-                Err(_) => return Err(error),
-            },
+            // A torn LUKS2 header may say anything here, or not be readable; where there is no second copy, it is what the first
+            // says.
+            Err(error @ (LuksError::Version(_) | LuksError::Io { .. })) => {
+                match v2::Header::read(&*device) {
+                    Ok(header) => Header::V2(Box::new(header)),
+                    Err(_) => return Err(error),
+                }
+            }
             Err(error) => return Err(error),
         };
         Ok(Self { device, header })
@@ -210,7 +213,7 @@ impl Luks {
             match self.try_slot(slot, &confirmation, passphrase, limits) {
                 Ok(Some(key)) => return Ok((key, slot)),
                 Ok(None) => {}
-                Err(error @ LuksError::Io { .. }) => return Err(error),
+                // A sector that cannot be read included: it belongs to this slot alone.
                 Err(error) => hindrance = hindrance.or(Some(error)),
             }
         }

@@ -281,7 +281,6 @@ impl Luks {
             match self.try_slot(*slot, &confirmation, passphrase, limits) {
                 Ok(Some(key)) => return Ok(key),
                 Ok(None) => {}
-                Err(error @ LuksError::Io { .. }) => return Err(error),
                 Err(error) => hindrance = hindrance.or(Some(error)),
             }
         }

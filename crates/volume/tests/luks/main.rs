@@ -5,3 +5,4 @@ mod interop;
 mod malformed;
 mod power;
 mod reencrypt;
+mod unreadable;

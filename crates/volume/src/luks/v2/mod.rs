@@ -35,7 +35,7 @@ pub enum CopyState {
     Good,
     /// Whole, but older than the other; with its sequence number.
     Old(u64),
-    /// Not whole, with the reason.
+    /// Not whole, or not readable, with the reason.
     Damaged(String),
     /// Something else is there; the next change would overwrite it.
     Absent,
@@ -132,7 +132,9 @@ impl Header {
                 }
             }
             Err(LuksError::NotLuks) => CopyState::Absent,
-            Err(LuksError::Io { what, source }) => return Err(LuksError::Io { what, source }),
+            Err(LuksError::Io { source, .. }) => {
+                CopyState::Damaged(format!("it cannot be read: {source}"))
+            }
             Err(error) => CopyState::Damaged(reason(&error)),
         };
         if header.copies[other_place] != CopyState::Good {
@@ -152,6 +154,11 @@ impl Header {
         }
     }
 
+    /// Whether both copies are whole and the same.
+    pub(super) fn is_whole(&self) -> bool {
+        self.copies == [CopyState::Good, CopyState::Good]
+    }
+
     /// Writes the header with these contents and the next sequence number. After an error the state on the device is the
     /// old one or the new one, and is to be read again.
     pub(super) fn write(&mut self, device: &dyn Device, json: Value) -> Result<()> {
@@ -167,8 +174,7 @@ impl Header {
             next.refuse_to_overwrite_what_is_no_header(device)?;
         }
         let copies = next.encode()?;
-        let both_good = self.copies == [CopyState::Good, CopyState::Good];
-        let order = if both_good || self.relied_on == 1 {
+        let order = if self.is_whole() || self.relied_on == 1 {
             [0, 1]
         } else {
             [1, 0]
@@ -199,7 +205,7 @@ impl Header {
 
     /// Makes both copies whole and equal, where they are not.
     pub(super) fn repair_copies(&mut self, device: &dyn Device) -> Result<()> {
-        if self.copies == [CopyState::Good, CopyState::Good] {
+        if self.is_whole() {
             return Ok(());
         }
         tracing::warn!(
