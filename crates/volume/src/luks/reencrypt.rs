@@ -288,6 +288,9 @@ impl Luks {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// What moves data from the old key to the new one.
 struct Mover<'m> {
     header: &'m mut v2::Header,

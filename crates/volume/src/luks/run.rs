@@ -19,6 +19,8 @@ use super::{VolumeKey, v2};
 /// What a volume requires of who opens it while this goes on. The version of the digest is its end.
 pub(super) const REQUIREMENT: &str = "online-reencrypt-v2";
 
+/// Bytes of the largest sector: what a journal must hold at least.
+const SECTOR_MAX: u64 = 4096;
 /// Most bytes of a block with one checksum.
 const BLOCK_MAX: u64 = 1 << 16;
 
@@ -135,6 +137,14 @@ impl Run {
         let Some(safety) = Safety::of(&json["area"])? else {
             return refuse("a reencryption that moves the data");
         };
+        let sector = u64::from(old.sector_size.max(new.sector_size));
+        if keyslot.area.size < SECTOR_MAX
+            || matches!(safety, Safety::Checksums { block, .. } if block < sector)
+        {
+            return Err(LuksError::Malformed(format!(
+                "a reencryption of sectors of {sector} bytes keeps less than one of them"
+            )));
+        }
         let mut run = Self {
             slot: *slot,
             area: keyslot.area,
