@@ -2,6 +2,7 @@
 
 mod common;
 mod interop;
+mod listed;
 mod malformed;
 mod power;
 mod reencrypt;

@@ -30,7 +30,7 @@ fn device_of(image: &[u8]) -> Arc<dyn Device> {
     Arc::new(memory)
 }
 
-fn try_read(image: &[u8]) -> Result<Luks> {
+pub(crate) fn try_read(image: &[u8]) -> Result<Luks> {
     Luks::read(device_of(image))
 }
 
@@ -64,7 +64,7 @@ fn with_json(image: &[u8], json: &Value) -> Vec<u8> {
 }
 
 /// After a change of the JSON.
-fn changed(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub(crate) fn changed(change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let image = image();
     let mut json = json_of(&image);
     change(&mut json);
