@@ -271,6 +271,13 @@ impl New<'_> {
             size: area_size(holding.material_len()),
         };
         holding.offset = area.offset;
+        if area.size > keyslots_size {
+            let until = area.offset + area.size;
+            return Err(LuksError::Option(format!(
+                "a key slot takes {} bytes, and there are {keyslots_size} before the data, which must begin at byte {until} or later",
+                area.size
+            )));
+        }
         let slot = NewSlot {
             key_size: key.len(),
             encryption: holding.encryption,

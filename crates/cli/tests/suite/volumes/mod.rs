@@ -490,6 +490,18 @@ fn nothing_is_formatted_over_by_mistake() {
     ok(&sandbox, &again);
     assert!(opens(&sandbox, "fs.img", "key"));
 
+    let mut short = vec![
+        "format",
+        "short.img",
+        "--size",
+        "24MiB",
+        "--data-offset",
+        "64KiB",
+    ];
+    short.extend(WITH);
+    short.extend(CHEAP);
+    fails(&sandbox, 2, "key slot", &short);
+
     // What could not be made is not left behind.
     fails(
         &sandbox,
