@@ -1,18 +1,20 @@
 //! `strongroom volume check`, `export` and `import`: the plain contents of a volume, in bounded memory.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
 use confine::Profile;
-use device::Device;
+use device::{Access, Device};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde_json::json;
 use volume::{Certainty, OpenOptions};
 
-use super::image::{CredentialArgs, ImageArgs};
+use super::image::{CredentialArgs, ImageArgs, open_device};
 use crate::args::Global;
 use crate::confinement::file_or_directory;
 use crate::error::{Error, Result};
@@ -159,7 +161,7 @@ pub(crate) fn export(args: &ExportArgs, global: &Global) -> Result<()> {
             .flush()
             .map_err(|e| Error::failed(format!("standard output: {e}")))?;
     } else {
-        to_file(device, &args.image.image, &args.target, args.force, &bar)?;
+        to_file(device, &args.image, &args.target, args.force, &bar)?;
     }
     bar.end();
     if global.json && !to_stdout {
@@ -171,8 +173,23 @@ pub(crate) fn export(args: &ExportArgs, global: &Global) -> Result<()> {
     Ok(())
 }
 
-fn to_file(device: &dyn Device, image: &Path, target: &Path, force: bool, bar: &Bar) -> Result<()> {
+fn to_file(
+    device: &dyn Device,
+    image: &ImageArgs,
+    target: &Path,
+    force: bool,
+    bar: &Bar,
+) -> Result<()> {
     let failed = |e| Error::host(target, e);
+    if image.is(target) {
+        return Err(Error::usage(format!(
+            "{}: is the volume itself, which its contents would be written over: name another file",
+            target.display()
+        )));
+    }
+    if force && is_block_device(target) {
+        return to_block_device(device, &image.image, target, bar);
+    }
     let mut options = File::options();
     options.write(true).mode(0o600);
     if force {
@@ -181,25 +198,51 @@ fn to_file(device: &dyn Device, image: &Path, target: &Path, force: bool, bar: &
         options.create_new(true);
     }
     let file = options.open(target).map_err(failed)?;
-    let sparse = !file
-        .metadata()
-        .map_err(failed)?
-        .file_type()
-        .is_block_device();
-    if sparse {
-        // Whatever was there goes, so that holes read as zeros.
-        file.set_len(0).map_err(failed)?;
-        file.set_len(device.len()).map_err(failed)?;
-    }
-    through(device, image, bar, &mut |bytes, at| {
+    // As every opening of an image does: what is served or written elsewhere is not replaced.
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
+        Errno::WOULDBLOCK => Error::said(
+            Exit::InUse,
+            format!("{}: in use by another process", target.display()),
+        ),
+        other => failed(other.into()),
+    })?;
+    // Whatever was there goes, so that holes read as zeros.
+    file.set_len(0).map_err(failed)?;
+    file.set_len(device.len()).map_err(failed)?;
+    through(device, &image.image, bar, &mut |bytes, at| {
         for (piece, offset) in bytes.chunks(HOLE).zip((at..).step_by(HOLE)) {
-            if !sparse || piece.iter().any(|&b| b != 0) {
+            if piece.iter().any(|&b| b != 0) {
                 file.write_all_at(piece, offset).map_err(failed)?;
             }
         }
         Ok(())
     })?;
     file.sync_all().map_err(failed)
+}
+
+fn is_block_device(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+fn to_block_device(device: &dyn Device, image: &Path, target: &Path, bar: &Bar) -> Result<()> {
+    let failed = |e| Error::host(target, e);
+    let disk = open_device(target, Access::ReadWrite)?;
+    if disk.len() < device.len() {
+        return Err(Error::said(
+            Exit::NoSpace,
+            format!(
+                "{}: has {} bytes, and the contents have {}",
+                target.display(),
+                disk.len(),
+                device.len()
+            ),
+        ));
+    }
+    through(device, image, bar, &mut |bytes, at| {
+        disk.write_at(bytes, at).map_err(failed)
+    })?;
+    disk.flush().map_err(failed)
 }
 
 /// Gives all of a device to `take`, in order, with the offset; the next chunk is read and decrypted meanwhile.
@@ -254,10 +297,19 @@ pub(crate) fn import(args: &ImportArgs, global: &Global) -> Result<()> {
             "standard input is the plain image: give the passphrase with --passphrase-file FILE",
         ));
     }
-    let mut source: Box<dyn Read> = if from_stdin {
-        Box::new(io::stdin().lock())
+    if args.image.is(&args.source) {
+        return Err(Error::usage(format!(
+            "{}: is the volume itself: name a plain image",
+            args.source.display()
+        )));
+    }
+    let (mut source, length): (Box<dyn Read>, _) = if from_stdin {
+        (Box::new(io::stdin().lock()), None)
     } else {
-        Box::new(File::open(&args.source).map_err(|e| Error::host(&args.source, e))?)
+        let failed = |e| Error::host(&args.source, e);
+        let mut file = File::open(&args.source).map_err(failed)?;
+        let length = length(&mut file).map_err(failed)?;
+        (Box::new(file), length)
     };
     let opened = args
         .image
@@ -273,10 +325,7 @@ pub(crate) fn import(args: &ImportArgs, global: &Global) -> Result<()> {
             ),
         )
     };
-    if let Ok(metadata) = args.source.metadata()
-        && metadata.is_file()
-        && metadata.len() > device.len()
-    {
+    if length.is_some_and(|length| length > device.len()) {
         return Err(too_long());
     }
     let bar = Bar::start("import", global);
@@ -319,6 +368,17 @@ pub(crate) fn import(args: &ImportArgs, global: &Global) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Bytes of a file or block device; `None` of what has no length.
+fn length(file: &mut File) -> io::Result<Option<u64>> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+        return Ok(None);
+    }
+    let length = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    Ok(Some(length))
 }
 
 /// Fills the buffer as far as there is input.

@@ -1,6 +1,7 @@
 //! Which image, where its header is, and what opens it: the arguments that the commands on volumes share.
 
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -130,6 +131,19 @@ impl ImageArgs {
             .into_iter()
             .flatten()
             .cloned()
+    }
+
+    /// Whether this is the image or its header, by whatever name.
+    pub(super) fn is(&self, path: &Path) -> bool {
+        let identity = |path: &Path| {
+            let metadata = path.metadata().ok()?;
+            Some(match metadata.file_type().is_block_device() {
+                true => (metadata.rdev(), 0),
+                false => (metadata.dev(), metadata.ino()),
+            })
+        };
+        let this = identity(path);
+        this.is_some() && self.files().any(|file| identity(&file) == this)
     }
 
     /// The image as a device.

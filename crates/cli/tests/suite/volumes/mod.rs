@@ -3,6 +3,7 @@
 //! Nothing here needs root or the kernel: cryptsetup makes, changes and tests volumes in plain files.
 #![allow(unreachable_pub)]
 
+mod overwriting;
 mod phones_and_macs;
 mod reencrypt;
 

@@ -1,0 +1,149 @@
+//! What is never written over, also with `--force`: the volume itself, and what somebody uses.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use device::{Access, FileDevice};
+
+use super::{CHEAP, WITH, fails, ok, place, plain};
+use crate::common::Sandbox;
+
+/// The image was emptied before its first byte was read.
+#[test]
+fn the_volume_itself_is_neither_exported_over_nor_imported() {
+    let sandbox = place(&[]);
+    let before = fs::read(sandbox.path("v.img")).unwrap();
+    fs::hard_link(sandbox.path("v.img"), sandbox.path("linked")).unwrap();
+    symlink("v.img", sandbox.path("link")).unwrap();
+    for target in ["v.img", "linked", "link"] {
+        let export = ["export", "v.img", target, "--force", WITH[0], WITH[1]];
+        fails(&sandbox, 2, "is the volume itself", &export);
+        assert!(fs::read(sandbox.path("v.img")).unwrap() == before);
+    }
+
+    let apart = detached();
+    let before = fs::read(apart.path("data.img")).unwrap();
+    for (command, other) in [
+        ("export", "head"),
+        ("export", "data.img"),
+        ("import", "data.img"),
+    ] {
+        let mut args = vec![command, "data.img", other, "--header", "head"];
+        args.extend(WITH);
+        if command == "export" {
+            args.push("--force");
+        }
+        fails(&apart, 2, "is the volume itself", &args);
+        assert!(fs::read(apart.path("data.img")).unwrap() == before);
+    }
+    ok(
+        &apart,
+        &["check", "data.img", "--header", "head", WITH[0], WITH[1]],
+    );
+}
+
+/// A volume whose header is in the file `head`.
+fn detached() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    let mut args = vec!["format", "data.img", "--size", "1MiB", "--header", "head"];
+    args.extend(WITH);
+    args.extend(CHEAP);
+    ok(&sandbox, &args);
+    fs::write(sandbox.path("plain"), plain(1 << 20)).unwrap();
+    let mut args = vec!["import", "data.img", "plain", "--header", "head"];
+    args.extend(WITH);
+    ok(&sandbox, &args);
+    sandbox
+}
+
+#[test]
+fn an_image_that_somebody_uses_is_not_exported_over() {
+    let sandbox = place(&[]);
+    fs::write(sandbox.path("used"), plain(8192)).unwrap();
+    let export = ["export", "v.img", "used", "--force", WITH[0], WITH[1]];
+    for access in [Access::ReadOnly, Access::ReadWrite] {
+        let used = FileDevice::open(&sandbox.path("used"), access).unwrap();
+        fails(&sandbox, 4, "in use by another process", &export);
+        drop(used);
+        assert!(fs::read(sandbox.path("used")).unwrap() == plain(8192));
+    }
+    ok(&sandbox, &export);
+}
+
+/// A loop device with a mounted file system; all of it goes with the value.
+struct Mounted<'s> {
+    sandbox: &'s Sandbox,
+    device: String,
+}
+
+impl<'s> Mounted<'s> {
+    /// `None` where there are no loop devices.
+    fn new(sandbox: &'s Sandbox) -> Option<Self> {
+        fs::write(sandbox.path("disk"), vec![0; 32 << 20]).unwrap();
+        let attached = Command::new("losetup")
+            .args(["--find", "--show", "disk"])
+            .current_dir(sandbox.path(""))
+            .output()
+            .ok()
+            .filter(|output| output.status.success());
+        let Some(attached) = attached else {
+            eprintln!("skipped: no loop device can be had here");
+            return None;
+        };
+        let device = String::from_utf8(attached.stdout)
+            .unwrap()
+            .trim()
+            .to_owned();
+        let this = Self { sandbox, device };
+        fs::create_dir(sandbox.path("at")).unwrap();
+        assert!(this.run("mkfs.ext4", &["-q", &this.device]));
+        if !this.run("mount", &[&this.device, "at"]) {
+            eprintln!("skipped: nothing can be mounted here");
+            return None;
+        }
+        Some(this)
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> bool {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.sandbox.path(""));
+        command.output().unwrap().status.success()
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        self.run("umount", &["at"]);
+        self.run("losetup", &["-d", &self.device]);
+    }
+}
+
+#[test]
+fn a_mounted_device_is_not_written_to() {
+    let sandbox = place(&[]);
+    let Some(mounted) = Mounted::new(&sandbox) else {
+        return;
+    };
+    let device = &*mounted.device;
+    let refused = |args: &[&str]| fails(&sandbox, 4, "mounted", args);
+    let mut format = vec!["format", device, "--force"];
+    format.extend(WITH);
+    format.extend(CHEAP);
+    refused(&format);
+    refused(&["export", "v.img", device, "--force", WITH[0], WITH[1]]);
+    let served = sandbox.run(["serve", "nbd", "--socket", "socket", device]);
+    assert_eq!(served.code, 4, "{}", served.err);
+    assert!(served.err.contains("mounted"), "{}", served.err);
+    assert!(mounted.run("umount", &["at"]));
+    let before = fs::read(sandbox.path("v.img")).unwrap();
+    let import = ["import", "v.img", device, WITH[0], WITH[1]];
+    fails(&sandbox, 9, "is longer", &import);
+    assert!(fs::read(sandbox.path("v.img")).unwrap() == before);
+    ok(&sandbox, &format);
+    // The contents of the volume fit.
+    ok(
+        &sandbox,
+        &["export", "v.img", device, "--force", WITH[0], WITH[1]],
+    );
+}
