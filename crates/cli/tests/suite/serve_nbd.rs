@@ -1,5 +1,7 @@
 //! `strongroom serve nbd`, as a user runs it: images, volumes made by cryptsetup, files of rooms; kills and stops.
 
+mod several;
+
 use crate::common;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;

@@ -11,7 +11,7 @@ use nbd::{Config, Export, Listen, Server, Tls, TlsFiles, TlsPolicy};
 use serde_json::json;
 
 use super::observed::Watched;
-use super::target::{Target, TargetArgs};
+use super::target::{Rooms, Target, TargetArgs};
 use crate::args::Global;
 use crate::confinement;
 use crate::error::{Error, Result};
@@ -123,9 +123,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         "the server",
         &args.what.open.credential,
     )?;
+    let mut rooms = Rooms::default();
     let mut targets = Vec::with_capacity(arguments.len());
     for argument in arguments {
-        targets.push(Target::open(argument, &args.what)?);
+        targets.push(Target::open(argument, &args.what, &mut rooms)?);
     }
     let exports = targets.iter().zip(&names).map(|(target, name)| Export {
         name: name.clone(),
@@ -173,8 +174,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         .stop(args.grace);
     drop(service);
     drop(server);
-    let closed = targets.into_iter().map(Target::close);
-    let closed = closed.fold(Ok(()), Result::and);
+    drop(targets);
+    let closed = rooms.close();
     stopped.map_err(|e| Error::failed(format!("the last flush: {e}")))?;
     closed?;
     tracing::info!("stopped");

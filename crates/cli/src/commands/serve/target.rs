@@ -73,15 +73,59 @@ pub(crate) struct Target {
     pub(crate) device: Arc<dyn Device>,
     /// For the log and for people: what it is.
     pub(crate) what: String,
-    /// The room that this process opened for it.
-    room: Option<(PathBuf, Arc<Room>)>,
+}
+
+/// The rooms that this process opened for targets, each once: to a second opening it would be in use.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms(Vec<(PathBuf, Arc<Room>)>);
+
+impl Rooms {
+    /// The room of a directory, opened by the first target that is in it.
+    fn open(&mut self, dir: &Path, args: &TargetArgs) -> Result<Arc<Room>> {
+        let is_it = |other: &Path| match (other.canonicalize(), dir.canonicalize()) {
+            (Ok(other), Ok(dir)) => other == dir,
+            _ => other == dir,
+        };
+        if let Some((_, room)) = self.0.iter().find(|(other, _)| is_it(other)) {
+            return Ok(room.clone());
+        }
+        let given = args.open.credential.read(&dir.display().to_string())?;
+        let intent = match args.read_only {
+            true => Intent::Read,
+            false => Intent::Change,
+        };
+        let options = args.open.options(intent);
+        let room = crate::bucket::open_room(dir, &given.credential()?, options)
+            .map_err(|e| Error::room(dir, e))?;
+        socket::remove_leftovers(dir, SOCKET);
+        let room = Arc::new(room);
+        self.0.push((dir.to_owned(), room.clone()));
+        Ok(room)
+    }
+
+    /// Closes them, once no target is there and nobody serves one any more.
+    pub(crate) fn close(self) -> Result<()> {
+        let closed = self
+            .0
+            .into_iter()
+            .map(|(dir, room)| match Arc::into_inner(room) {
+                Some(room) => room.close().map_err(|e| Error::room(&dir, e)),
+                // A connection that could not be ended in time still has it; what was answered is durable.
+                None => Ok(()),
+            });
+        closed.fold(Ok(()), Result::and)
+    }
 }
 
 impl Target {
-    /// Opens what `argument` names.
-    pub(crate) fn open(argument: &OsString, args: &TargetArgs) -> Result<Target> {
+    /// Opens what `argument` names, and the room around it where that is not among `rooms` yet.
+    pub(crate) fn open(
+        argument: &OsString,
+        args: &TargetArgs,
+        rooms: &mut Rooms,
+    ) -> Result<Target> {
         match place(argument)? {
-            Location::Room(path) => of_room(&live(path)?, args),
+            Location::Room(path) => of_room(&live(path)?, args, rooms),
             Location::Host(path) => of_image(&path, args),
         }
     }
@@ -117,22 +161,9 @@ impl Target {
             }
         })
     }
-
-    /// Closes the room that was opened for it, once nobody serves it any more.
-    pub(crate) fn close(self) -> Result<()> {
-        drop(self.device);
-        let Some((dir, room)) = self.room else {
-            return Ok(());
-        };
-        match Arc::into_inner(room) {
-            Some(room) => room.close().map_err(|e| Error::room(&dir, e)),
-            // A connection that could not be ended in time still has it; what was answered is durable.
-            None => Ok(()),
-        }
-    }
 }
 
-fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
+fn of_room(path: &RoomPath, args: &TargetArgs, rooms: &mut Rooms) -> Result<Target> {
     if args.header.is_some() || args.master_key_file.is_some() {
         return Err(Error::usage(format!(
             "{}: a file of a room is served as it is; --header and --master-key-file are for encrypted volumes",
@@ -152,30 +183,15 @@ fn of_room(path: &RoomPath, args: &TargetArgs) -> Result<Target> {
         return Ok(Target {
             device,
             what: format!("{}, through its mount", path.words()),
-            room: None,
         });
     }
-    let given = args
-        .open
-        .credential
-        .read(&path.room.display().to_string())?;
-    let intent = match args.read_only {
-        true => Intent::Read,
-        false => Intent::Change,
-    };
-    let of = |e| Error::room(&path.room, e);
-    let room =
-        crate::bucket::open_room(&path.room, &given.credential()?, args.open.options(intent))
-            .map_err(of)?;
-    socket::remove_leftovers(&path.room, SOCKET);
-    let room = Arc::new(room);
+    let room = rooms.open(&path.room, args)?;
     let at = |fault| path.failed(Fault::Room(fault));
     let no = room.resolve(&path.path, true).map_err(at)?;
-    let device = RoomDevice::new(room.clone(), no, args.read_only).map_err(at)?;
+    let device = RoomDevice::new(room, no, args.read_only).map_err(at)?;
     Ok(Target {
         device: Arc::new(device),
         what: path.words(),
-        room: Some((path.room.clone(), room)),
     })
 }
 
@@ -189,7 +205,6 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
     let plain = |device| Target {
         device,
         what: format!("{name}, as it is"),
-        room: None,
     };
     if args.format == Format::Raw {
         return Ok(plain(device));
@@ -217,7 +232,6 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
     Ok(Target {
         device: opened.device,
         what: format!("the contents of {name}, {}", opened.format),
-        room: None,
     })
 }
 

@@ -11,7 +11,7 @@ use nbd::{Config, Export, Listen, Server};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::serve::target::{Target, TargetArgs};
+use crate::commands::serve::target::{Rooms, Target, TargetArgs};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::output;
@@ -58,7 +58,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         Some(device) => device.clone(),
         None => free_device()?,
     };
-    let target = Target::open(&args.target, &args.what)?;
+    let mut rooms = Rooms::default();
+    let target = Target::open(&args.target, &args.what, &mut rooms)?;
     let stop = service::Stop::on_signals(GRACE + FLUSH_MAX)
         .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
     let socket = Socket::new()?;
@@ -111,7 +112,8 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     }
     let stopped = server.stop(GRACE);
     drop(server);
-    let closed = target.close();
+    drop(target);
+    let closed = rooms.close();
     attached?;
     stopped.map_err(|e| Error::failed(format!("the last flush: {e}")))?;
     closed
