@@ -223,20 +223,24 @@ fn listen(args: &Args) -> Result<Listen> {
     ))
 }
 
+fn policy(args: &Args) -> TlsPolicy {
+    let given = args.tls_certificates.is_some() || args.tls_psk.is_some();
+    match args.tls {
+        Some(Policy::Allow) => TlsPolicy::Allow,
+        Some(Policy::Require) => TlsPolicy::Require,
+        Some(Policy::Off) => TlsPolicy::Off,
+        None if given => TlsPolicy::Require,
+        None => TlsPolicy::Off,
+    }
+}
+
 fn config(args: &Args, listen: Listen) -> Result<Config> {
     let files = TlsFiles {
         certificates: args.tls_certificates.clone(),
         verify_clients: args.tls_verify_peer,
         pre_shared_keys: args.tls_psk.clone(),
     };
-    let given = files.certificates.is_some() || files.pre_shared_keys.is_some();
-    let policy = match args.tls {
-        Some(Policy::Allow) => TlsPolicy::Allow,
-        Some(Policy::Require) => TlsPolicy::Require,
-        Some(Policy::Off) => TlsPolicy::Off,
-        None if given => TlsPolicy::Require,
-        None => TlsPolicy::Off,
-    };
+    let policy = policy(args);
     let tls =
         match policy {
             TlsPolicy::Off => None,
@@ -290,10 +294,9 @@ fn uri(args: &Args, listen: &Listen, at: &str, name: &str) -> String {
         });
         each.collect()
     };
-    let s = if args.tls_certificates.is_some() || args.tls_psk.is_some() {
-        "s"
-    } else {
-        ""
+    let s = match policy(args) {
+        TlsPolicy::Off => "",
+        TlsPolicy::Allow | TlsPolicy::Require => "s",
     };
     match listen {
         Listen::Unix(_) => format!("nbd{s}+unix:///{}?socket={}", quoted(name), quoted(at)),

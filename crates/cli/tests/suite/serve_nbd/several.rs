@@ -36,3 +36,31 @@ fn files_of_one_room_are_served_together() {
     assert!(std::fs::read(sandbox.path("a")).unwrap() == vec![0; 1 << 20]);
     assert!(std::fs::read(sandbox.path("b")).unwrap() == vec![7; 2 << 20]);
 }
+
+#[test]
+fn an_address_without_tls_is_not_called_one_with_it() {
+    let sandbox = Sandbox::empty();
+    std::fs::write(sandbox.path("a.img"), vec![1; 8192]).unwrap();
+    std::fs::write(sandbox.path("keys"), format!("a:{}\n", "1a".repeat(32))).unwrap();
+    for (tls, scheme) in [
+        ("off", "nbd://"),
+        ("allow", "nbds://"),
+        ("require", "nbds://"),
+    ] {
+        let args = [
+            "--listen",
+            "127.0.0.1:0",
+            "--tls",
+            tls,
+            "--tls-psk",
+            "keys",
+            "a.img",
+        ];
+        let serving = Serving::start(&sandbox, &args);
+        assert!(
+            serving.uri().starts_with(scheme),
+            "{tls}: {}",
+            serving.uri()
+        );
+    }
+}
