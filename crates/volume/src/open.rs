@@ -10,7 +10,7 @@ use device::Device;
 
 use crate::android::{self, Footer};
 use crate::common::{Certainty, Credential, OpenOptions, VolumeError, io_error};
-use crate::crypt::CryptOptions;
+use crate::crypt::{CryptDevice, CryptOptions};
 use crate::filevault;
 use crate::luks::{Limits, Luks};
 
@@ -47,6 +47,8 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
     /// Whether the key is known to be the right one. Only volumes opened read-only are ever uncertain.
     pub certainty: Certainty,
+    /// Bytes of a sector, 512 to 4096: what Linux takes for the logical blocks of such a volume.
+    pub sector_size: usize,
 }
 
 /// The format of the volume on this device, or of the detached header on it; `None` where none is known.
@@ -102,7 +104,7 @@ fn open_luks(
     header: Option<Arc<dyn Device>>,
     credential: &Credential,
     options: OpenOptions,
-) -> Result<Arc<dyn Device>, VolumeError> {
+) -> Result<CryptDevice, VolumeError> {
     let (header, data) = match header {
         Some(header) => (header, Some(device)),
         None => (device, None),
@@ -121,7 +123,7 @@ fn open_luks(
         read_only: options.read_only,
         allow_discards: options.allow_discards,
     };
-    Ok(Arc::new(luks.open(data, &key, crypt)?))
+    Ok(luks.open(data, &key, crypt)?)
 }
 
 /// The plain contents of a volume. `header` is the device with its header where that is kept apart.
@@ -144,17 +146,20 @@ pub fn open_as_recognised(
     let apart = header.is_some();
     let format =
         find(header.as_deref().unwrap_or(&*device), apart)?.ok_or(VolumeError::NotAVolume)?;
+    let mut sector_size = 512;
     let (device, certainty) = match format {
         Format::Android => android::open(device, header.as_deref(), credential, options)?,
-        Format::Luks1 | Format::Luks2 => (
-            open_luks(device, header, credential, options)?,
-            Certainty::Checked,
-        ),
+        Format::Luks1 | Format::Luks2 => {
+            let opened = open_luks(device, header, credential, options)?;
+            sector_size = opened.sector_size();
+            (Arc::new(opened) as Arc<dyn Device>, Certainty::Checked)
+        }
         Format::FileVault2 => filevault::open(device, credential, options)?,
     };
     Ok(Opened {
         format,
         device,
         certainty,
+        sector_size,
     })
 }

@@ -73,7 +73,12 @@ pub(crate) struct Target {
     pub(crate) device: Arc<dyn Device>,
     /// For the log and for people: what it is.
     pub(crate) what: String,
+    /// Bytes of a sector: of an encrypted volume its own, of everything else those that a partition table counts in.
+    pub(crate) sector_size: usize,
 }
+
+/// Bytes of the sectors of a disk.
+const SECTOR: usize = 512;
 
 /// The rooms that this process opened for targets, each once: to a second opening it would be in use.
 #[derive(Debug, Default)]
@@ -183,6 +188,7 @@ fn of_room(path: &RoomPath, args: &TargetArgs, rooms: &mut Rooms) -> Result<Targ
         return Ok(Target {
             device,
             what: format!("{}, through its mount", path.words()),
+            sector_size: SECTOR,
         });
     }
     let room = rooms.open(&path.room, args)?;
@@ -192,6 +198,7 @@ fn of_room(path: &RoomPath, args: &TargetArgs, rooms: &mut Rooms) -> Result<Targ
     Ok(Target {
         device: Arc::new(device),
         what: path.words(),
+        sector_size: SECTOR,
     })
 }
 
@@ -205,6 +212,7 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
     let plain = |device| Target {
         device,
         what: format!("{name}, as it is"),
+        sector_size: SECTOR,
     };
     if args.format == Format::Raw {
         return Ok(plain(device));
@@ -232,6 +240,7 @@ fn of_image(path: &Path, args: &TargetArgs) -> Result<Target> {
     Ok(Target {
         device: opened.device,
         what: format!("the contents of {name}, {}", opened.format),
+        sector_size: opened.sector_size,
     })
 }
 

@@ -80,8 +80,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             .arg("-unix")
             .arg(socket.path())
             .arg(&device)
-            .args(["-b", "4096", "-C", &args.connections.to_string()])
-            .args(args.what.read_only.then_some("-R")),
+            .args(options(args, target.sector_size)),
     );
     let attached = connected.and_then(|()| {
         let deadline = std::time::Instant::now() + TAKE_UP_MAX;
@@ -117,6 +116,20 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     attached?;
     stopped.map_err(|e| Error::failed(format!("the last flush: {e}")))?;
     closed
+}
+
+/// The other arguments of nbd-client. Blocks of another size would cut the end off, and hide a partition table that counts in sectors.
+fn options(args: &Args, sector_size: usize) -> Vec<String> {
+    let mut options = vec![
+        "-b".to_owned(),
+        sector_size.to_string(),
+        "-C".to_owned(),
+        args.connections.to_string(),
+    ];
+    if args.what.read_only {
+        options.push("-R".to_owned());
+    }
+    options
 }
 
 pub(crate) fn detach(args: &DetachArgs) -> Result<()> {
@@ -213,4 +226,27 @@ fn call(command: &mut Command) -> Result<()> {
         done.status,
         words.trim()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They had 4096 bytes always: the rest of an image behind them was cut off, and partition tables in it were not found.
+    #[test]
+    fn the_blocks_of_the_device_are_the_sectors_of_the_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        std::fs::write(&path, vec![1; 4096 + 512]).unwrap();
+        let mut args = Args {
+            target: path.into_os_string(),
+            device: None,
+            connections: 2,
+            what: TargetArgs::default(),
+        };
+        let target = Target::open(&args.target, &args.what, &mut Rooms::default()).unwrap();
+        assert_eq!(options(&args, target.sector_size), ["-b", "512", "-C", "2"]);
+        args.what.read_only = true;
+        assert_eq!(options(&args, 4096), ["-b", "4096", "-C", "2", "-R"]);
+    }
 }
