@@ -1,6 +1,7 @@
 //! The handshake: from the first byte to an export and a form of requests, or to an end.
 //!
-//! 1. It is over within the time allowed, whatever the client does, and takes bounded memory.
+//! 1. It is over within the time allowed, whatever the client does, or within twice that where it takes no answers; and takes
+//!    bounded memory.
 //! 2. Where TLS is required nothing but the beginning of TLS, and the end, is answered before it.
 //! 3. What was agreed on before TLS is forgotten when TLS begins.
 

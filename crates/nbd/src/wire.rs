@@ -112,6 +112,13 @@ impl Wire {
         })
     }
 
+    /// From now on sending waits `send_max` at most.
+    pub(crate) fn send_within(&mut self, send_max: Duration) -> io::Result<()> {
+        self.socket.prepare(send_max, UNCONFIRMED_MAX)?;
+        self.send_max = send_max;
+        Ok(())
+    }
+
     pub(crate) fn is_secure(&self) -> bool {
         self.tls.is_some()
     }

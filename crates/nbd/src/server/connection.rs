@@ -83,7 +83,8 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, permit: C
             tracing::warn!(peer, %error, "{what}");
         }
     };
-    let mut wire = match Wire::new(socket, tick, config.transfer_max) {
+    let send_max = config.transfer_max.min(config.handshake_max);
+    let mut wire = match Wire::new(socket, tick, send_max) {
         Ok(wire) => wire,
         Err(error) => return cut(&error, "a connection did not come about"),
     };
@@ -102,6 +103,9 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, permit: C
             return wire.farewell();
         }
     };
+    if let Err(error) = wire.send_within(config.transfer_max) {
+        return cut(&error, "a connection was cut after its handshake");
+    }
     tracing::info!(peer, export = agreed.export.name, form = ?agreed.form, tls = wire.is_secure(), "connected");
     let receiving = Receiving {
         receiver,

@@ -57,7 +57,7 @@ pub struct Config {
     pub workers_max: usize,
     /// Most bytes of payload in memory, over all connections; at least 32 MiB.
     pub payload_bytes_max: usize,
-    /// A connection that is not in the transmission phase within this time is cut off.
+    /// A connection that is not in the transmission phase within this time is cut off; one that takes no answers, within twice that.
     pub handshake_max: Duration,
     /// A request must be there, and a reply be taken, within this time.
     pub transfer_max: Duration,

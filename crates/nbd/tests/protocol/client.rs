@@ -9,6 +9,7 @@ use device::{Device, MemoryDevice};
 use nbd::{Config, Export, Server};
 
 pub(crate) const IHAVEOPT: u64 = 0x4948_4156_454f_5054;
+pub(crate) const LIST: u32 = 3;
 pub(crate) const GO: u32 = 7;
 pub(crate) const STRUCTURED_REPLY: u32 = 8;
 pub(crate) const SET_META_CONTEXT: u32 = 10;

@@ -245,3 +245,30 @@ fn a_socket_that_a_dead_server_left_is_taken_and_a_living_one_is_not() {
     Server::start(config(), vec![export]).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 }
+
+/// Its answers were waited for as long as those to requests are.
+#[test]
+fn a_client_that_takes_no_answers_in_the_handshake_is_cut_off_in_its_time() {
+    let config = Config {
+        handshake_max: Duration::from_secs(1),
+        ..Config::default()
+    };
+    let export = nbd::Export {
+        name: "n".repeat(4096),
+        description: "d".repeat(4096),
+        device: Arc::new(MemoryDevice::new(4096)),
+        read_only: false,
+    };
+    let server = Server::start(config, vec![export]).unwrap();
+    let mut client = Client::greeted(&server);
+    // More than all buffers between the two hold.
+    for _ in 0..4000 {
+        client.send_option(LIST, &[]);
+    }
+    let begun = Instant::now();
+    while server.metrics().connections > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.metrics().connections_cut, 1);
+}
