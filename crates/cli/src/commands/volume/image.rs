@@ -280,6 +280,7 @@ pub(crate) fn said(path: &Path, error: VolumeError) -> Error {
         VolumeError::TooCostly(_) | VolumeError::Luks(LuksError::TooCostly { .. }) => {
             " (--any-kdf-cost lifts it)"
         }
+        VolumeError::Luks(LuksError::Reencrypting) => " (`strongroom volume reencrypt`)",
         _ => "",
     };
     Error::said(exit, format!("{}: {error}{hint}", path.display()))
@@ -290,7 +291,7 @@ pub(super) fn luks_said(path: &Path, error: LuksError) -> Error {
     said(path, error.into())
 }
 
-fn luks_exit(error: &LuksError) -> Exit {
+pub(super) fn luks_exit(error: &LuksError) -> Exit {
     match error {
         LuksError::WrongPassphrase | LuksError::WrongKey => Exit::WrongCredential,
         LuksError::NotLuks => Exit::NotARoom,

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use device::Access;
 use serde_json::json;
-use volume::luks::{Progress, ReencryptOptions};
+use volume::luks::{Dump, LuksError, Progress, ReencryptOptions};
 use zeroize::Zeroizing;
 
-use super::image::{CredentialArgs, ImageArgs, luks_said};
+use super::image::{CredentialArgs, ImageArgs, luks_exit, luks_said};
 use super::kdf::KdfArgs;
 use crate::args::Global;
 use crate::error::{Error, Result};
@@ -50,10 +50,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let said = |e| luks_said(path, e);
     let (mut luks, data) = args.image.luks(Access::ReadWrite)?;
     let resumed = luks.is_reencrypting();
-    let asked = args.cipher.is_some() || args.key_size.is_some() || args.sector_size.is_some();
-    if resumed && asked {
+    if resumed && !is_what_was_begun(args, &luks.dump()) {
         return Err(Error::usage(format!(
-            "{}: a reencryption is under way, and goes on as it was begun: leave --cipher, --key-size and --sector-size away",
+            "{}: a reencryption to another cipher, key size or sector size is under way, and goes on as it was begun: leave --cipher, \
+             --key-size and --sector-size away",
             path.display()
         )));
     }
@@ -89,7 +89,17 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 ControlFlow::Break(())
             }
         })
-        .map_err(said)?;
+        .map_err(|e| match e {
+            // Wherever it was: the header says where to go on.
+            LuksError::Io { .. } => Error::said(
+                luks_exit(&e),
+                format!(
+                    "{}: {e}; what is done is kept, and the same command goes on",
+                    path.display()
+                ),
+            ),
+            other => said(other),
+        })?;
     bar.end();
     if !ended {
         return Err(interrupted());
@@ -110,4 +120,20 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether what is asked for is what the reencryption that is under way leads to: the same command goes on with it.
+fn is_what_was_begun(args: &Args, dump: &Dump) -> bool {
+    let mut segments = dump.segments.iter();
+    let Some(end) = segments.find(|segment| segment.flags.iter().any(|f| f == "backup-final"))
+    else {
+        return args.cipher.is_none() && args.key_size.is_none() && args.sector_size.is_none();
+    };
+    let mut digests = dump.digests.iter();
+    let digest = digests.find(|digest| digest.segments.contains(&end.id));
+    let mut slots = dump.keyslots.iter();
+    let slot = slots.find(|slot| digest.is_some_and(|digest| digest.keyslots.contains(&slot.id)));
+    (args.cipher.is_none() || args.cipher == end.cipher)
+        && (args.sector_size.is_none() || args.sector_size == end.sector_size)
+        && (args.key_size.is_none() || args.key_size == slot.map(|slot| slot.key_bits))
 }

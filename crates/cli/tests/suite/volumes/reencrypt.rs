@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -137,4 +137,72 @@ fn a_reencryption_that_is_killed_again_and_again_goes_on_and_loses_nothing() {
     let same = |at: &usize| before[*at..at + 4096] == after[*at..at + 4096];
     let stayed = (16 << 20..after.len()).step_by(4096).filter(same).count();
     assert_eq!(stayed, 0, "blocks are still under the old key");
+}
+
+/// A small file system in memory, mounted until this is dropped.
+struct SmallDisk<'s>(&'s Sandbox);
+
+impl<'s> SmallDisk<'s> {
+    /// At `disk` in the sandbox. `None` where nothing can be mounted.
+    fn new(sandbox: &'s Sandbox, options: &str) -> Option<Self> {
+        fs::create_dir(sandbox.path("disk")).unwrap();
+        let disk = Self(sandbox);
+        if disk.mount(options) {
+            return Some(disk);
+        }
+        eprintln!("skipped: nothing can be mounted here");
+        None
+    }
+
+    fn mount(&self, options: &str) -> bool {
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]);
+        let mounted = command.arg(self.0.path("disk")).output();
+        mounted.is_ok_and(|mounted| mounted.status.success())
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path("disk")).output();
+    }
+}
+
+/// The messages did not say that anything goes on, nor how.
+#[test]
+fn a_reencryption_on_a_full_disk_goes_on_when_there_is_space() {
+    let sandbox = Sandbox::empty();
+    // A header of 16 MiB, and half of the data.
+    let Some(disk) = SmallDisk::new(&sandbox, "size=20m") else {
+        return;
+    };
+    let mut format = vec!["format", "disk/v.img", "--size", "24MiB"];
+    format.extend(WITH);
+    format.extend(CHEAP);
+    ok(&sandbox, &format);
+    let export = ["export", "disk/v.img", "-", WITH[0], WITH[1]];
+    let before = ok(&sandbox, &export).out;
+    let to = |cipher| {
+        let mut args = vec![
+            "reencrypt",
+            "disk/v.img",
+            "--cipher",
+            cipher,
+            "--key-size",
+            "256",
+        ];
+        args.extend(["--sector-size", "512"]);
+        args.extend(WITH);
+        args.extend(CHEAP);
+        args
+    };
+    let reencrypt = to("aes-cbc-essiv:sha256");
+    for _ in 0..2 {
+        fails(&sandbox, 9, "the same command goes on", &reencrypt);
+    }
+    fails(&sandbox, 2, "under way", &to("aes-cbc-plain64"));
+    fails(&sandbox, 1, "strongroom volume reencrypt", &export);
+    assert!(disk.mount("remount,size=64m"));
+    ok(&sandbox, &reencrypt);
+    assert!(ok(&sandbox, &export).out == before);
 }
