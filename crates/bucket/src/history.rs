@@ -162,9 +162,12 @@ pub(crate) async fn follow(
             let wrong = damaged(&names::commit(number), &why);
             return reload(client, state, Some(wrong)).await;
         }
+        // A busy writer is as fast as its readers: there is always one more.
+        if later.is_long() {
+            return reload(client, state, None).await;
+        }
     }
     match next {
-        Some(next) if next.is_long() => reload(client, state, None).await,
         None if look => reload_if_newer(client, state).await,
         next => Ok(next),
     }
@@ -247,4 +250,78 @@ pub(crate) async fn begin(
         .apply(record)
         .map_err(|why| damaged(&names::commit(record.number), &why))?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::log::{CommitLog, Created, LogError};
+
+    /// The log of a writer that is as fast as its readers: behind each commit that is read there is another one.
+    #[derive(Debug)]
+    struct Endless(AtomicU64);
+
+    fn id(number: u64) -> Id {
+        (u128::from(number)).to_le_bytes()
+    }
+
+    #[async_trait::async_trait]
+    impl CommitLog for Endless {
+        fn address(&self) -> Option<String> {
+            Some("endless".into())
+        }
+
+        async fn create(
+            &self,
+            _room: &str,
+            _number: u64,
+            _record: Bytes,
+            _previous: &[u8],
+        ) -> Result<Created, LogError> {
+            unreachable!("it is only read")
+        }
+
+        async fn get(&self, _room: &str, number: u64) -> Result<Option<Bytes>, LogError> {
+            assert!(number < 100_000, "it is read without an end");
+            self.0.fetch_max(number + 1, Ordering::Relaxed);
+            let record = Record {
+                number,
+                id: id(number),
+                previous: id(number - 1),
+                ops: Vec::new(),
+                data: Bytes::new(),
+            };
+            Ok(Some(record.encode().concat().into()))
+        }
+
+        async fn list(&self, _room: &str, after: u64) -> Result<Vec<u64>, LogError> {
+            Ok((after + 1..=self.0.load(Ordering::Relaxed)).collect())
+        }
+
+        async fn delete(&self, _room: &str, _numbers: &[u64]) -> Result<(), LogError> {
+            unreachable!("it is only read")
+        }
+    }
+
+    /// It read commit after commit, kept them all in memory, and never showed one.
+    #[test]
+    fn a_reader_of_a_writer_that_never_pauses_moves_all_the_same() {
+        let log = Arc::new(Endless(AtomicU64::new(1)));
+        let store = Arc::new(InMemory::new());
+        let client = Client::new(store, Some(log), "rooms/a", Duration::from_secs(5)).unwrap();
+        let reading = client.clone();
+        let numbers = client.wait(async move {
+            let first = load(&reading).await?.expect("a commit");
+            let later = follow(&reading, &first, false).await?;
+            let number = later.map(|later| later.manifest.number);
+            io::Result::Ok((first.manifest.number, number))
+        });
+        let (first, later) = numbers.unwrap().unwrap();
+        assert!(later > Some(first), "{later:?} after {first}");
+    }
 }
