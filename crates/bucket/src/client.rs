@@ -27,7 +27,7 @@ use crate::trying::{Again, Fails, TRY};
 
 /// What an error begins with.
 const STORE: &str = "the object store";
-/// Requests in flight at once.
+/// Requests in flight at once, to the store and to the log.
 const IN_FLIGHT: usize = 16;
 /// The slowest store, in bytes a second: a try may take that much longer.
 const SLOWEST: u64 = 128 << 10;
@@ -109,6 +109,8 @@ struct Inner {
     timeout: Duration,
     counters: Counters,
     permits: Semaphore,
+    /// Those of the log, which has others to wait for: what hangs in the store does not hold up commits.
+    log_permits: Semaphore,
     workers: Workers,
     /// Without threads, where the log's commits are carried out by who waits for them.
     waiting: Option<Workers>,
@@ -144,6 +146,7 @@ impl Client {
             timeout,
             counters: Counters::default(),
             permits: Semaphore::new(IN_FLIGHT),
+            log_permits: Semaphore::new(IN_FLIGHT),
             workers: Workers(Some(runtime)),
             waiting,
         };
@@ -249,13 +252,26 @@ impl Client {
             };
             once()
         };
-        Ok(self.attempt(&who, what, bytes, counted).await?)
+        let permits = &self.inner.log_permits;
+        Ok(self.attempt(permits, &who, what, bytes, counted).await?)
+    }
+
+    /// A request for an object.
+    async fn ask_store<T, F: Future<Output = Result<T, object_store::Error>>>(
+        &self,
+        what: &str,
+        bytes: u64,
+        once: impl FnMut() -> F,
+    ) -> Result<T, Failure> {
+        let permits = &self.inner.permits;
+        self.attempt(permits, STORE, what, bytes, once).await
     }
 
     /// Tries until it is done or the time is up, of which waiting for others takes nothing. `bytes`: what a try transfers. Where they take longer
     /// than all the time, a try without an answer is followed by another one.
     async fn attempt<T, E: Fails, F: Future<Output = Result<T, E>>>(
         &self,
+        permits: &Semaphore,
         who: &str,
         what: &str,
         bytes: u64,
@@ -266,7 +282,7 @@ impl Client {
         let (mut spent, mut unanswered) = (Duration::ZERO, 0);
         let mut pause = FIRST_PAUSE;
         loop {
-            let permit = self.inner.permits.acquire().await.expect("never closed");
+            let permit = permits.acquire().await.expect("never closed");
             let begin = Instant::now();
             let left = match limit.saturating_sub(spent) {
                 Duration::ZERO => limit,
@@ -327,7 +343,7 @@ impl Client {
             async move { put.await.map(drop) }
         };
         let done = self
-            .attempt(STORE, &format!("writing {name}"), bytes, once)
+            .ask_store(&format!("writing {name}"), bytes, once)
             .await;
         Ok(done?)
     }
@@ -348,7 +364,7 @@ impl Client {
             read_whole(&*self.inner.store, &path)
         };
         let got = self
-            .attempt(STORE, &format!("reading {name}"), 16 << 20, once)
+            .ask_store(&format!("reading {name}"), 16 << 20, once)
             .await?;
         self.count_got(&got);
         Ok(got)
@@ -363,7 +379,7 @@ impl Client {
             async { self.inner.store.get_range(&path, range).await }
         };
         let what = format!("reading {name}");
-        let got = self.attempt(STORE, &what, len, once).await?;
+        let got = self.ask_store(&what, len, once).await?;
         self.count_got(&got);
         match got.len() as u64 == len {
             true => Ok(got),
@@ -382,7 +398,7 @@ impl Client {
             self.inner.store.head(&path)
         };
         let meta = self
-            .attempt(STORE, &format!("looking at {name}"), 0, once)
+            .ask_store(&format!("looking at {name}"), 0, once)
             .await?;
         Ok(meta.last_modified.timestamp_millis())
     }
@@ -411,7 +427,7 @@ impl Client {
             async { listed.try_collect::<Vec<_>>().await }
         };
         let what = format!("listing {directory}");
-        let listed = self.attempt(STORE, &what, 0, once).await?;
+        let listed = self.ask_store(&what, 0, once).await?;
         let pages = 1 + listed.len() as u64 / 1000;
         self.inner
             .counters
@@ -444,7 +460,7 @@ impl Client {
                     client.inner.store.delete(&path)
                 };
                 match client
-                    .attempt(STORE, &format!("removing {name}"), 0, once)
+                    .ask_store(&format!("removing {name}"), 0, once)
                     .await
                 {
                     Ok(()) => Some(name),

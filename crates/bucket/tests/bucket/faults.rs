@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use storage::{OpenMode, Storage};
 
-use crate::made::{create, noise, open, options, read, short, write};
+use crate::made::{create, noise, open, options, read, short, two_machines, write};
 use crate::store::{Fate, Store, contents, overwrite};
 
 #[test]
@@ -82,6 +82,35 @@ fn while_the_store_is_away_what_is_cached_is_read_and_a_sync_fails_in_time() {
     drop((file, storage));
     let storage = open(&store, dir.path(), options).unwrap();
     assert!(read(&storage, "f").unwrap() == noise(1, 2 << 20));
+}
+
+/// They had all permits of requests. A commit waited for them, in a log elsewhere too: longer than a lease.
+#[test]
+fn a_commit_does_not_wait_for_reads_that_hang() {
+    const READS: u64 = 20;
+    const AT_ONCE: u64 = 16;
+    let (store, [here, there]) = (Store::new(), two_machines());
+    let mut options = options();
+    options.timeout = Duration::from_secs(60);
+    let storage = create(&store, here.path(), options.clone()).unwrap();
+    write(&storage, "f", &noise(1, (READS as usize) << 20)).unwrap();
+    drop(storage);
+    let storage = open(&store, there.path(), options).unwrap();
+    store.mute("/data/", u64::MAX);
+    for n in 0..READS {
+        let file = storage.open("f", OpenMode::Read).unwrap();
+        // They end with the test program, or when the time is up.
+        std::thread::spawn(move || file.read_at(&mut vec![0; 1 << 20], n << 20));
+    }
+    while store.left_mute() > u64::MAX - AT_ONCE {
+        std::thread::yield_now();
+    }
+    write(&storage, "g", b"x").unwrap();
+    assert_eq!(
+        store.left_mute(),
+        u64::MAX - AT_ONCE,
+        "a read was abandoned"
+    );
 }
 
 /// The writer's connection ends after every number of changes, the next one done or not. What was acknowledged is there; what was not is
