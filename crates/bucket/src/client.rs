@@ -14,14 +14,14 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::in_store::{InStore, read_whole};
+use crate::in_store::{InStore, list_whole, read_whole};
 use crate::log::{CommitLog, LogError};
 use crate::trying::{Again, Fails, TRY};
 
@@ -31,6 +31,8 @@ const STORE: &str = "the object store";
 const IN_FLIGHT: usize = 16;
 /// The slowest store, in bytes a second: a try may take that much longer.
 const SLOWEST: u64 = 128 << 10;
+/// Bytes of a try that itself ends when the store does not answer, however much it transfers.
+pub(crate) const ENDLESS: u64 = u64::MAX;
 /// How long a refusal for lack of rights is tried again: credentials are renewed, and clocks put right.
 const REFUSED: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -424,10 +426,10 @@ impl Client {
                 Some(after) => self.inner.store.list_with_offset(Some(&path), after),
                 None => self.inner.store.list(Some(&path)),
             };
-            async { listed.try_collect::<Vec<_>>().await }
+            list_whole(listed)
         };
         let what = format!("listing {directory}");
-        let listed = self.ask_store(&what, 0, once).await?;
+        let listed = self.ask_store(&what, ENDLESS, once).await?;
         let pages = 1 + listed.len() as u64 / 1000;
         self.inner
             .counters
@@ -459,10 +461,7 @@ impl Client {
                         .fetch_add(1, Ordering::Relaxed);
                     client.inner.store.delete(&path)
                 };
-                match client
-                    .ask_store(&format!("removing {name}"), 0, once)
-                    .await
-                {
+                match client.ask_store(&format!("removing {name}"), 0, once).await {
                     Ok(()) => Some(name),
                     Err(Failure::Refused(e)) if e.kind() == io::ErrorKind::NotFound => Some(name),
                     Err(e) => {

@@ -9,7 +9,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::client::{Client, Request};
+use crate::client::{Client, ENDLESS, Request};
 use crate::log::{Created, HEAD, lost};
 use crate::names::{self, RECORDS};
 use crate::record::{Id, Record};
@@ -159,7 +159,12 @@ impl Client {
     pub(crate) async fn commits_after(&self, number: u64) -> io::Result<Vec<u64>> {
         let what = format!("listing commits after {number}");
         let once = || self.log().list(self.room(), number);
-        self.ask_log(&what, Request::List, 0, once).await
+        // A store answers page by page.
+        let bytes = match self.log_address() {
+            Some(_) => 0,
+            None => ENDLESS,
+        };
+        self.ask_log(&what, Request::List, bytes, once).await
     }
 
     /// Removes commits, which need not be there, and the records of theirs that are in the store. What fails is logged.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use tokio::time::timeout;
 
 use crate::log::{CommitLog, Created, LogError};
@@ -26,12 +27,26 @@ fn path(room: &str, name: &str) -> Path {
     Path::from(format!("{room}/{name}"))
 }
 
-/// Reads a whole object. A store that does not begin to answer, or stops in the middle, is left after [`TRY`], however large the object may be.
-pub(crate) async fn read_whole(store: &dyn ObjectStore, path: &Path) -> Result<Bytes, Error> {
-    let unanswered = |_| Error::Generic {
+fn unanswered<T>(_: T) -> Error {
+    Error::Generic {
         store: "S3",
         source: "no answer".into(),
-    };
+    }
+}
+
+/// Reads a whole list, which has as many pages as it has. A store that does not answer for a page is left after [`TRY`].
+pub(crate) async fn list_whole(
+    mut listed: BoxStream<'_, Result<ObjectMeta, Error>>,
+) -> Result<Vec<ObjectMeta>, Error> {
+    let mut all = Vec::new();
+    while let Some(meta) = timeout(TRY, listed.next()).await.map_err(unanswered)? {
+        all.push(meta?);
+    }
+    Ok(all)
+}
+
+/// Reads a whole object. A store that does not begin to answer, or stops in the middle, is left after [`TRY`], however large the object may be.
+pub(crate) async fn read_whole(store: &dyn ObjectStore, path: &Path) -> Result<Bytes, Error> {
     let got = timeout(TRY, store.get(path)).await.map_err(unanswered)??;
     let size = got.range.end - got.range.start;
     let mut parts = got.into_stream();
@@ -96,7 +111,7 @@ impl CommitLog for InStore {
     async fn list(&self, room: &str, after: u64) -> Result<Vec<u64>, LogError> {
         let (directory, from) = (path(room, COMMITS), path(room, &names::commit(after)));
         let listed = self.0.list_with_offset(Some(&directory), &from);
-        let listed: Vec<_> = listed.try_collect().await.map_err(|e| failed(&e))?;
+        let listed = list_whole(listed).await.map_err(|e| failed(&e))?;
         let number = |location: &Path| {
             let name = location.as_ref().strip_prefix(directory.as_ref())?;
             names::number_of(COMMITS, &format!("{COMMITS}{name}"))

@@ -56,6 +56,8 @@ struct Plan {
     unwritable: Option<String>,
     /// So many requests for objects whose path contains this are never answered, nor done.
     mute: Option<(String, u64)>,
+    /// For how long each name of a list lets wait for it.
+    list_pause: Duration,
     ignores_conditions: bool,
     /// The next creation of a commit is held.
     held: bool,
@@ -233,6 +235,11 @@ impl Store {
     pub(crate) fn left_mute(&self) -> u64 {
         let plan = self.plan.lock().unwrap();
         plan.mute.as_ref().map_or(0, |(_, left)| *left)
+    }
+
+    /// Each name of a list lets wait for it so long, as pages do.
+    pub(crate) fn list_slowly(&self, pause: Duration) {
+        self.plan.lock().unwrap().list_pause = pause;
     }
 
     async fn answers(&self, path: &Path) {
@@ -419,7 +426,15 @@ impl ObjectStore for Store {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         match self.read() {
-            Ok(()) => self.inner.list(prefix),
+            Ok(()) => {
+                let pause = self.plan.lock().unwrap().list_pause;
+                let listed = self.inner.list(prefix);
+                let slowly = listed.then(move |meta| async move {
+                    tokio::time::sleep(pause).await;
+                    meta
+                });
+                slowly.boxed()
+            }
             Err(e) => futures_util::stream::iter([Err(e)]).boxed(),
         }
     }

@@ -8,7 +8,7 @@ use storage::testing::contract;
 use storage::{OpenMode, Storage};
 
 use crate::made::{create, noise, open, options, quick, read, write};
-use crate::store::{Store, list};
+use crate::store::{Store, list, overwrite};
 
 #[test]
 fn a_bucket_keeps_the_contract_of_storages() {
@@ -59,6 +59,23 @@ fn a_checkpoint_behind_which_nothing_was_written_stays() {
     drop(storage);
     let storage = open(&store, dir.path(), quick()).unwrap();
     assert_eq!(read(&storage, "f").unwrap(), b"x");
+}
+
+/// All pages of a list had the time of one request, from the first one on at each try: what was in a large room was never removed.
+#[test]
+fn a_list_may_have_as_many_pages_as_it_has() {
+    const NAMES: u64 = 40;
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.timeout = Duration::from_secs(1);
+    let storage = create(&store, dir.path(), options).unwrap();
+    for n in 0..NAMES {
+        let name = format!("rooms/a/data/{:020}-{n:020}", 1);
+        overwrite(&store, &name, vec![7]);
+    }
+    store.list_slowly(Duration::from_millis(50));
+    let (objects, _) = storage.stored().unwrap();
+    assert!(objects >= NAMES, "{objects}");
 }
 
 /// The requests of a fresh machine that reads chunks of a file in an order, and the bytes that it got by them.
