@@ -75,6 +75,14 @@ impl WriterNote {
         self.last == writer_line(manifest)
     }
 
+    /// The same of a begin that is the newest commit: the process may have been killed before it was known to be there.
+    pub(crate) fn has_just_begun(&self, manifest: &Manifest) -> bool {
+        let is_newest = |(number, id): &(u64, String)| {
+            *number == manifest.number && *number == manifest.epoch && *id == hex(&manifest.id)
+        };
+        self.begun.as_ref().is_some_and(is_newest)
+    }
+
     /// Whether the writer of a state was the last one of this directory. A begin counts if its commit is the one in the store: another
     /// machine may have been faster, with another commit of this number.
     pub(crate) async fn is_of(&self, client: &Client, manifest: &Manifest) -> io::Result<bool> {

@@ -162,7 +162,10 @@ impl Standby {
     fn may_begin(&self) -> bool {
         let manifest = &self.history.manifest;
         // The last writer of this directory has ended: it had the lock.
-        let was_here = || WriterNote::read(&self.dir).is_last(manifest);
+        let was_here = || {
+            let note = WriterNote::read(&self.dir);
+            note.is_last(manifest) || note.has_just_begun(manifest)
+        };
         let is_late = || {
             self.lease()
                 .is_some_and(|lease| self.seen.elapsed() >= lease)

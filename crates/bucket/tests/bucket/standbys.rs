@@ -176,6 +176,30 @@ fn a_standby_that_began_serves_the_room_though_its_disk_is_full() {
     assert_eq!(read(&storage, "g").unwrap(), b"of the second");
 }
 
+/// It waited for ever: nobody had promised a heartbeat, and the note of its own machine was not understood.
+#[test]
+fn a_standby_takes_the_place_of_a_command_of_its_machine_that_was_killed_as_it_began() {
+    let world = World::new();
+    drop(create(&world.store, world.dir(0), options()).unwrap());
+    let full = world.dir(0).join("writer.new");
+    let killed = std::thread::scope(|scope| {
+        world.store.hold_next();
+        let opening = scope.spawn(|| crate::made::open(&world.store, world.dir(0), options()));
+        while !world.store.is_holding() {
+            std::thread::yield_now();
+        }
+        // What is noted once the begin is there is not noted any more.
+        std::fs::create_dir(&full).unwrap();
+        world.store.let_go();
+        opening.join().unwrap().unwrap()
+    });
+    killed.die();
+    drop(killed);
+    std::fs::remove_dir(&full).unwrap();
+    let mut here = standby(&world.store, world.dir(0), with_lease(LONG));
+    assert!(here.look().unwrap().is_some());
+}
+
 #[test]
 fn of_two_that_wait_one_begins() {
     let world = World::new();
