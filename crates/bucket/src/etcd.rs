@@ -32,6 +32,9 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// have had a leader again for 5.
 const ANSWER_OF_SEVERAL: Duration = Duration::from_secs(2);
 
+/// What is said of a token, as of a malformed request, that knows of an earlier state of users and roles.
+const OLD_TOKEN: &str = "revision of auth store is old";
+
 /// Keys below a prefix.
 pub(crate) struct EtcdLog {
     http: reqwest::Client,
@@ -241,6 +244,8 @@ impl EtcdLog {
                 answer["message"].as_str().unwrap_or("no reason")
             );
             return Err(match answer["code"].as_u64() {
+                // Users or roles were changed since the token was given: another one is asked for.
+                Some(3) if why.contains(OLD_TOKEN) => LogError::Forbidden(why),
                 // gRPC's: invalid argument, not found, failed precondition, out of range, unimplemented.
                 Some(3 | 5 | 9 | 11 | 12) => LogError::Refused(io::ErrorKind::InvalidInput, why),
                 Some(7 | 16) => LogError::Forbidden(why),

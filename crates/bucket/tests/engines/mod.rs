@@ -282,6 +282,27 @@ impl Postgres {
         self.running = None;
     }
 
+    /// Stops the server without ending it: its port accepts connections, and nobody answers on them.
+    pub(crate) fn pause(&self) {
+        self.signal_all("STOP");
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.signal_all("CONT");
+    }
+
+    /// The server, and what serves its sessions.
+    fn signal_all(&self, name: &str) {
+        let server = self.running.as_ref().unwrap();
+        let children = Command::new("pgrep").args(["-P", &server.pid]).output();
+        let children = String::from_utf8(children.unwrap().stdout).unwrap();
+        server.signal(name);
+        for pid in children.split_whitespace() {
+            // One may have ended meanwhile.
+            let _ = Command::new("kill").args(["-s", name, pid]).status();
+        }
+    }
+
     pub(crate) fn promote(&self) {
         let mut promote = Command::new(postgres_program("pg_ctl"));
         run(promote.args(["promote", "-w", "-D"]).arg(self.data()));
@@ -338,6 +359,8 @@ pub(crate) struct Etcd {
     is_shared: bool,
     /// Clients show certificates, and members too.
     has_certificates: bool,
+    /// Signed tokens for users, with a key in the directory.
+    has_signed_tokens: bool,
 }
 
 struct Member {
@@ -363,6 +386,25 @@ impl Etcd {
         (etcd, dir)
     }
 
+    /// One member whose tokens for users are signed, as those of a cluster should be.
+    pub(crate) fn with_signed_tokens() -> Self {
+        let mut etcd = Self::new(1);
+        etcd.kill(0);
+        let issue = r#"cd "$0" && openssl genrsa -out token.key 2048 && openssl rsa -in token.key -pubout -out token.pub && chmod a+r token.*"#;
+        run(Command::new("sh").args(["-c", issue]).arg(&etcd.dir));
+        etcd.has_signed_tokens = true;
+        etcd.start(0);
+        etcd.is_healthy();
+        etcd
+    }
+
+    fn is_healthy(&self) {
+        wait_for("etcd", || {
+            let mut healthy = self.ctl(&["endpoint", "health"]);
+            healthy.status().unwrap().success()
+        });
+    }
+
     fn make(count: usize, is_shared: bool, has_certificates: bool) -> Self {
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
         let peers = ports.iter().enumerate();
@@ -380,15 +422,13 @@ impl Etcd {
             initial,
             is_shared,
             has_certificates,
+            has_signed_tokens: false,
         };
         if has_certificates {
             issue_certificates(&etcd.dir);
         }
         (0..count).for_each(|n| etcd.start(n));
-        wait_for("etcd", || {
-            let mut healthy = etcd.ctl(&["endpoint", "health"]);
-            healthy.status().unwrap().success()
-        });
+        etcd.is_healthy();
         etcd
     }
 
@@ -425,6 +465,12 @@ impl Etcd {
                 command.arg(option).arg(self.dir.join(file));
             }
             command.arg("--client-cert-auth");
+        }
+        if self.has_signed_tokens {
+            let file = |name| self.dir.join(name).display().to_string();
+            let (public, private) = (file("token.pub"), file("token.key"));
+            let how = format!("jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=1h");
+            command.args(["--auth-token", &how]);
         }
         let running = Running::start(&command, "KILL", &self.dir, self.is_shared);
         self.members[n].running = Some(running);
