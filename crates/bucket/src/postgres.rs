@@ -5,12 +5,14 @@
 //! 2. A commit that is there already, from a try whose answer was lost, is written again before it counts. A transaction that lost its
 //!    session while it waited for a standby is visible although no standby has it; the second write waits for the standby too.
 //! 3. A session that did not answer is never used again: it may be waiting.
-//! 4. Each runtime has a session of its own: one that nobody drives receives nothing.
+//! 4. Of several hosts, one that does not answer is left: it may be a primary that hangs, and another one has taken its place.
+//! 5. Each runtime has a session of its own: one that nobody drives receives nothing.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,15 +21,17 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::certificates::{self, Files};
 use crate::log::{CommitLog, Created, LogError, lost};
-use crate::trying::words;
+use crate::trying::{TRY, words};
 
 const TABLE: &str = "strongroom_commits";
+/// How long a connection may take; and a session, where there is another host: a server that hangs accepts connections, and never says a word.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long what was sent may wait for an acknowledgement of TCP: then the connection is dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
@@ -56,7 +60,10 @@ const DELETE: &str = "DELETE FROM strongroom_commits WHERE room = $1 AND number 
 
 /// A table of a database.
 pub(crate) struct PostgresLog {
-    config: Config,
+    /// One for each host.
+    hosts: Vec<Config>,
+    /// The host that is tried first.
+    host: AtomicUsize,
     tls: Option<MakeRustlsConnect>,
     address: String,
     bucket: String,
@@ -210,6 +217,64 @@ fn settings(text: &str) -> io::Result<(Config, Option<Files>)> {
     Ok((config, has_tls.then_some(files)))
 }
 
+/// What a place says, for each of its hosts alone.
+fn each_host(config: &Config) -> Vec<Config> {
+    let (hosts, addresses, ports) = (
+        config.get_hosts(),
+        config.get_hostaddrs(),
+        config.get_ports(),
+    );
+    let one = |at: usize| {
+        let mut one = Config::new();
+        match hosts.get(at) {
+            Some(Host::Tcp(name)) => one.host(name),
+            Some(Host::Unix(path)) => one.host_path(path),
+            None => &mut one,
+        };
+        if let Some(address) = addresses.get(at) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(at).or(ports.first()) {
+            one.port(*port);
+        }
+        if let Some(user) = config.get_user() {
+            one.user(user);
+        }
+        if let Some(password) = config.get_password() {
+            one.password(password);
+        }
+        if let Some(database) = config.get_dbname() {
+            one.dbname(database);
+        }
+        if let Some(options) = config.get_options() {
+            one.options(options);
+        }
+        if let Some(name) = config.get_application_name() {
+            one.application_name(name);
+        }
+        if let Some(timeout) = config.get_connect_timeout() {
+            one.connect_timeout(*timeout);
+        }
+        if let Some(timeout) = config.get_tcp_user_timeout() {
+            one.tcp_user_timeout(*timeout);
+        }
+        if let Some(interval) = config.get_keepalives_interval() {
+            one.keepalives_interval(interval);
+        }
+        if let Some(retries) = config.get_keepalives_retries() {
+            one.keepalives_retries(retries);
+        }
+        one.keepalives(config.get_keepalives())
+            .keepalives_idle(config.get_keepalives_idle())
+            .ssl_mode(config.get_ssl_mode())
+            .ssl_negotiation(config.get_ssl_negotiation())
+            .channel_binding(config.get_channel_binding())
+            .target_session_attrs(config.get_target_session_attrs());
+        one
+    };
+    (0..hosts.len().max(addresses.len())).map(one).collect()
+}
+
 impl PostgresLog {
     pub(crate) fn new(
         text: &str,
@@ -247,7 +312,8 @@ impl PostgresLog {
             config.tcp_user_timeout(UNACKNOWLEDGED);
         }
         Ok(Self {
-            config,
+            hosts: each_host(&config),
+            host: AtomicUsize::new(0),
             tls: match files {
                 Some(files) => Some(MakeRustlsConnect::new(files.read()?)),
                 None => None,
@@ -277,15 +343,36 @@ impl PostgresLog {
         })
     }
 
+    /// Connects to the first host that accepts writes, the last one of these first.
     async fn connect(&self) -> Result<Session, LogError> {
+        let first = self.host.load(Ordering::Relaxed);
+        let limit = match self.hosts.len() {
+            1 => TRY,
+            _ => CONNECT,
+        };
+        let mut last = None;
+        for at in (first..first + self.hosts.len()).map(|at| at % self.hosts.len()) {
+            match timeout(limit, self.connect_to(&self.hosts[at])).await {
+                Ok(Ok(session)) => {
+                    self.host.store(at, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                Ok(Err(e)) => last = Some(e),
+                Err(_) => last = Some(LogError::Unanswered("no answer".into())),
+            }
+        }
+        Err(last.expect("a place has a host"))
+    }
+
+    async fn connect_to(&self, host: &Config) -> Result<Session, LogError> {
         let (client, task) = match &self.tls {
             Some(tls) => {
-                let connected = self.config.connect(tls.clone()).await;
+                let connected = host.connect(tls.clone()).await;
                 let (client, connection) = connected.map_err(|e| failed(&e))?;
                 (client, tokio::spawn(async move { drop(connection.await) }))
             }
             None => {
-                let connected = self.config.connect(NoTls).await;
+                let connected = host.connect(NoTls).await;
                 let (client, connection) = connected.map_err(|e| failed(&e))?;
                 (client, tokio::spawn(async move { drop(connection.await) }))
             }

@@ -49,6 +49,29 @@ fn a_writer_goes_on_with_the_standby_that_is_promoted() {
     });
 }
 
+/// The primary hangs: it accepts connections and never says a word. Its standby, behind it in the place, was never asked, and the writer ended after
+/// its time was up.
+#[test]
+fn a_writer_goes_on_with_the_standby_of_a_primary_that_hangs() {
+    let primary = Postgres::new("");
+    let standby = Postgres::standby_of(&primary, "second");
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'second'");
+    primary.sql("SELECT pg_reload_conf()");
+    let place = format!(
+        "postgres://rooms@127.0.0.1:{},127.0.0.1:{}/postgres",
+        primary.port, standby.port
+    );
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        goes_on(place, || {
+            primary.pause();
+            standby.promote();
+        });
+    }));
+    // Its end would wait for it.
+    primary.go_on();
+    done.unwrap();
+}
+
 /// A transaction whose session ends while it waits for a standby can be seen, and no standby has it. Seeing it is no acknowledgement.
 #[test]
 fn what_no_standby_has_is_not_acknowledged_however_often_the_session_ends() {
