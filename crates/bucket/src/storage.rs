@@ -275,7 +275,13 @@ impl BucketStorage {
 
     /// Says in the log and in the bucket that this writer has ended.
     fn end(&self, commits: &Commits) -> io::Result<()> {
-        let last = commits.committer.lock().end(&self.shared)?;
+        let last = {
+            let mut committer = commits.committer.lock();
+            let last = committer.end(&self.shared)?;
+            // Before anybody else can commit: heartbeats, and handles that outlive it. The next writer may have begun.
+            self.shared.close();
+            last
+        };
         let client = self.shared.objects.client.clone();
         client.clone().wait(async move {
             let noted = elsewhere::note_last(&client, last);

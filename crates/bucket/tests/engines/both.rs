@@ -317,6 +317,25 @@ pub(crate) fn goes_on(place: String, happens: impl FnOnce()) {
     }
 }
 
+/// It came between the end of the writer and the note of that, and made the begin of the next one look like a theft.
+#[test]
+fn nothing_is_committed_behind_the_end_of_a_writer() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let storage = create(&store, dir.path(), options()).unwrap();
+    write(&storage, "f", b"x").unwrap();
+    let file = storage.open("f", OpenMode::ReadWrite).unwrap();
+    file.write_at(b"late", 0).unwrap();
+    store.mute("/last", 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(storage));
+        while store.left_mute() > 0 {
+            std::thread::yield_now();
+        }
+        let refused = file.sync().unwrap_err().to_string();
+        assert!(refused.contains("closed"), "{refused}");
+    });
+}
+
 #[test]
 fn an_engine_that_is_not_there_is_named_without_a_password() {
     let place = crate::engine::place().unwrap();
