@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -114,6 +115,16 @@ fn hash(bytes: &[u8]) -> [u8; HASH] {
         .expect("sixteen of thirty-two")
 }
 
+/// When a chunk's file was used, and the chunk's bytes. `None`: another process of this machine, which has the cache too, removed it just now.
+fn found_chunk(file: &fs::DirEntry, key: Key) -> io::Result<Option<(SystemTime, Key, u64)>> {
+    let meta = match file.metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        meta => meta?,
+    };
+    let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    Ok(Some((used, key, meta.len().saturating_sub(HASH as u64))))
+}
+
 impl Cache {
     /// The cache in a directory, which is made where it is missing. Objects of another room there are not distinguished: a directory is one
     /// room's.
@@ -127,11 +138,7 @@ impl Cache {
             let file = file?;
             let name = file.file_name();
             match key_of(&name.to_string_lossy()) {
-                Some(key) => {
-                    let meta = file.metadata()?;
-                    let used = meta.modified().unwrap_or(std::time::UNIX_EPOCH);
-                    found.push((used, key, meta.len().saturating_sub(HASH as u64)));
-                }
+                Some(key) => found.extend(found_chunk(&file, key)?),
                 // What a crash left half written.
                 None if name.to_string_lossy().ends_with(".new") => {
                     let _ = fs::remove_file(file.path());
@@ -381,6 +388,19 @@ mod tests {
         assert_eq!((behind(0, 8), behind(0, 2), behind(1, 8)), (3, 0, 0));
         cache.add(key(2, 0), &[7; 100]);
         assert_eq!((behind(1, 8), behind(1, 2)), (4, 2));
+    }
+
+    /// The opening of a cache failed where another process removed a chunk at that moment.
+    #[test]
+    fn a_chunk_that_goes_while_a_cache_is_opened_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 1000).unwrap();
+        cache.add(key(1, 0), &[7; 100]);
+        let file = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
+        let found = |key| found_chunk(&file, key).unwrap().map(|(_, _, len)| len);
+        assert_eq!(found(key(1, 0)), Some(100));
+        cache.forget(&key(1, 0));
+        assert_eq!(found(key(1, 0)), None);
     }
 
     #[test]
