@@ -89,8 +89,8 @@ impl Session {
 
     /// Puts a file or directory back as it was in a snapshot, at `to`, or where it was: contents, holes, mode, owner, times, extended
     /// attributes, and hard links within it. What is there now is replaced as a whole in one step, when the copy is complete. Where
-    /// that fails nothing is replaced; an error after it, while what was replaced is removed, leaves the rest of that beside the target,
-    /// below `.strongroom-restore-N`. Data is shared with the snapshot, so it takes next to no space. Directories above `to` that are missing
+    /// that fails nothing is replaced, or, if names of the root could not be moved back, they are in `.strongroom-restore-N`, which the error
+    /// says; an error after it, while what was replaced is removed, leaves the rest of that beside the target, below a name like that. Data is shared with the snapshot, so it takes next to no space. Directories above `to` that are missing
     /// are created. `/` puts the whole room back, in one transaction.
     ///
     /// What is replaced is gone: create a snapshot first to keep it. Durable when this returns. Busy within a

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::time::Instant;
 
-use room::restore::{BEFORE, DURING, Prepared, Restored, Swapped, Wanted, prepare};
+use room::restore::{BEFORE, DURING, Left, Prepared, Restored, Swapped, Wanted, prepare};
 use room::{
     Error, FileKind, FileSystem as _, Inode, InodeNo, NewSnapshot, SetAttr, Snapshot,
     Snapshots as _,
@@ -123,8 +123,9 @@ fn restore(
     let swapped = swapped.and_then(|prepared| swap(server, prepared));
     let swapped = match (swapped, &before) {
         (Err(error), Some(before)) => {
-            // Nothing is to be undone.
-            if let Err(e) = room.delete_snapshot(&before.name) {
+            // Nothing is to be undone with it, unless a part of the restore is left.
+            let is_left = matches!(&error, ServerError::Room(e) if Left::is_in(e));
+            if !is_left && let Err(e) = room.delete_snapshot(&before.name) {
                 tracing::info!("the snapshot of a restore that failed stays: {e}");
             }
             return Err(error);
@@ -172,7 +173,11 @@ fn swap<'r>(server: &'r Incarnation, prepared: Prepared<'r>) -> Result<Swapped<'
         return Err(away);
     }
     let _rights = server.rights.write();
-    let swapped = prepared.swap()?;
+    let swapped = prepared.swap().inspect_err(|error| {
+        if Left::is_in(error) {
+            server.paths.directory_changed();
+        }
+    })?;
     let directory = swapped.directory();
     for inode in swapped.replaced() {
         server.paths.name_gone(inode, directory);

@@ -11,6 +11,8 @@ mod above;
 mod copy;
 mod names;
 
+use std::cell::RefCell;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use crate::room::Room;
 use crate::walk::resolve;
 use above::Above;
 use copy::{Copy, give_attributes, give_times};
+use names::{Moved, beside, go_back, remove, swap_all, swap_one};
 pub use names::{Removing, list};
-use names::{beside, remove, swap_all, swap_one};
 
 /// How the name begins of the snapshot that undoes a restore; the time follows.
 pub const BEFORE: &str = "before-restore-";
@@ -132,12 +134,34 @@ pub fn prepare<'r>(room: &'r Room, wanted: &Wanted<'_>, go_on: GoOn<'_>) -> Resu
         above,
         stage: None,
         replaces: wanted.replaces,
+        moved: RefCell::default(),
         flags: Vec::new(),
         done: Restored::default(),
     };
     match prepared.copy(wanted.snapshot, go_on) {
         Ok(()) => Ok(prepared),
         Err(error) => Err(prepared.failed(error)),
+    }
+}
+
+/// Names that a swap moved, and that could not be moved back.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the room is restored in part, which could not be undone ({why}): what is missing in its root is in `{beside}` there"
+)]
+pub struct Left {
+    beside: String,
+    why: Error,
+}
+
+impl Left {
+    /// Whether this is what an error of [`Prepared::swap`] says.
+    pub fn is_in(error: &Error) -> bool {
+        let inner = match error {
+            Error::Io(e) => e.get_ref(),
+            _ => None,
+        };
+        inner.is_some_and(|e| e.is::<Self>())
     }
 }
 
@@ -154,6 +178,8 @@ pub struct Prepared<'r> {
     /// The copy, in that directory; of the whole room: a directory with what is to be in the root.
     stage: Option<(Place, InodeNo)>,
     replaces: bool,
+    /// Names of the root that changed places with those of the copy of it.
+    moved: RefCell<Vec<Moved>>,
     flags: Flags,
     done: Restored,
 }
@@ -196,11 +222,25 @@ impl<'r> Prepared<'r> {
         error
     }
 
-    /// Puts the copy in the place of what is there. After an error the room is as it was.
+    /// Moves back what a swap that failed left, and removes the copy. While names of the room are in the place of the copy, that stays.
+    fn undone(self, error: Error) -> Error {
+        let (Some(((_, name), made)), false) = (&self.stage, self.moved.borrow().is_empty()) else {
+            return self.failed(error);
+        };
+        match self.room.whole(|| go_back(self.room, *made, &self.moved)) {
+            Ok(()) => self.failed(error),
+            Err(why) => Error::Io(io::Error::other(Left {
+                beside: String::from_utf8_lossy(name).into_owned(),
+                why,
+            })),
+        }
+    }
+
+    /// Puts the copy in the place of what is there. After an error the room is as it was, but for what is [`Left`].
     pub fn swap(mut self) -> Result<Swapped<'r>> {
         let (replaced, mut flags) = match self.room.whole(|| self.change()) {
             Ok(changed) => changed,
-            Err(error) => return Err(self.failed(error)),
+            Err(error) => return Err(self.undone(error)),
         };
         self.flags.append(&mut flags);
         let left = match (self.stage, &self.target) {
@@ -218,10 +258,12 @@ impl<'r> Prepared<'r> {
         })
     }
 
-    /// What the swap changes. After an error the names are as they were.
+    /// What the swap changes. After an error the names are as they were, but for those that are left in `moved`.
     fn change(&self) -> Result<(Vec<Inode>, Flags)> {
         let room = self.room;
         let (place, made) = self.stage.as_ref().ok_or(Error::NotFound)?;
+        // A try before this one found no space, perhaps not even to go back: half-way none may begin.
+        go_back(room, *made, &self.moved)?;
         // Who may write to that directory could have moved the copy, and put something else there.
         match room.lookup(place.0, &place.1) {
             Ok(there) if there.no == *made => {}
@@ -244,7 +286,7 @@ impl<'r> Prepared<'r> {
         }
         let replaced = match &self.target {
             Some(name) => swap_one(room, place, (self.directory, name), self.replaces)?,
-            None => swap_all(room, place, *made)?,
+            None => swap_all(room, place, *made, &self.moved)?,
         };
         // A directory's times change with each name in it.
         for (from, to) in all {

@@ -1,6 +1,7 @@
 //! Names: free ones, those that change places, and those that go.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use model::{Error, FileFlags, FileKind, FileSystem, Inode, InodeNo, RenameMode, Result, SetAttr};
 
@@ -30,8 +31,13 @@ pub fn list(files: &dyn FileSystem, no: InodeNo) -> Result<Vec<(Vec<u8>, Inode)>
     }
 }
 
-fn names(all: Vec<(Vec<u8>, Inode)>) -> BTreeSet<Vec<u8>> {
-    all.into_iter().map(|(name, _)| name).collect()
+/// What has a name, if anything has.
+fn number(room: &Room, parent: InodeNo, name: &[u8]) -> Result<Option<InodeNo>> {
+    match room.lookup(parent, name) {
+        Ok(inode) => Ok(Some(inode.no)),
+        Err(Error::NotFound) => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// A name in a directory that is free.
@@ -68,32 +74,80 @@ pub(super) fn swap_one(
     Ok(there)
 }
 
-/// All names of the root, but the stage's own, change places with those of the stage. After an error all are where they were.
-pub(super) fn swap_all(room: &Room, place: &Place, stage: InodeNo) -> Result<Vec<Inode>> {
+/// A name of the root that changed places with the same name of the stage.
+#[derive(Debug)]
+pub(super) struct Moved {
+    name: Vec<u8>,
+    /// The part of the copy that has it in the root now.
+    copy: Option<InodeNo>,
+}
+
+/// All names of the root, but the stage's own, change places with those of the stage. After an error all are where they were, but for
+/// those that are left in `moved`: see [`go_back`].
+pub(super) fn swap_all(
+    room: &Room,
+    place: &Place,
+    stage: InodeNo,
+    moved: &RefCell<Vec<Moved>>,
+) -> Result<Vec<Inode>> {
     let root = InodeNo::ROOT;
-    let mut now = list(room, root)?;
-    now.retain(|(name, _)| *name != place.1);
-    let (then, here) = (names(list(room, stage)?), names(now.clone()));
-    let mut moves = Vec::new();
-    for name in &then {
-        let mode = match here.contains(name) {
-            true => RenameMode::Exchange,
-            false => RenameMode::NoReplace,
+    let mut now: BTreeMap<_, _> = list(room, root)?.into_iter().collect();
+    now.remove(&place.1);
+    let then: BTreeMap<_, _> = list(room, stage)?.into_iter().collect();
+    let goes = now.keys().filter(|name| !then.contains_key(*name));
+    for name in then.keys().chain(goes) {
+        let (from, to, mode) = match (then.contains_key(name), now.contains_key(name)) {
+            (true, true) => (stage, root, RenameMode::Exchange),
+            (true, false) => (stage, root, RenameMode::NoReplace),
+            (false, _) => (root, stage, RenameMode::NoReplace),
         };
-        moves.push(((stage, name), (root, name), mode));
-    }
-    for name in here.difference(&then) {
-        moves.push(((root, name), (stage, name), RenameMode::NoReplace));
-    }
-    for (at, (from, to, mode)) in moves.iter().enumerate() {
-        if let Err(error) = room.rename(from.0, from.1, to.0, to.1, *mode) {
-            for (from, to, mode) in moves[..at].iter().rev() {
-                room.rename(to.0, to.1, from.0, from.1, *mode)?;
+        if let Err(error) = room.rename(from, name, to, name, mode) {
+            if let Err(e) = go_back(room, stage, moved) {
+                tracing::warn!("names that changed places are not back yet: {e}");
             }
             return Err(error);
         }
+        moved.borrow_mut().push(Moved {
+            name: name.clone(),
+            copy: then.get(name).map(|inode| inode.no),
+        });
     }
-    Ok(now.into_iter().map(|(_, inode)| inode).collect())
+    moved.borrow_mut().clear();
+    Ok(now.into_values().collect())
+}
+
+/// Moves names back, each whatever becomes of the others. Those that fail are left in `moved`.
+pub(super) fn go_back(room: &Room, stage: InodeNo, moved: &RefCell<Vec<Moved>>) -> Result<()> {
+    let mut outcome = Ok(());
+    moved.borrow_mut().retain(|moved| {
+        let back = move_back(room, stage, moved);
+        let failed = back.is_err();
+        if outcome.is_ok() {
+            outcome = back;
+        }
+        failed
+    });
+    outcome
+}
+
+/// Others may have changed what is there since, and nothing of theirs may be taken for the copy.
+fn move_back(room: &Room, stage: InodeNo, Moved { name, copy }: &Moved) -> Result<()> {
+    let root = InodeNo::ROOT;
+    let (here, there) = (number(room, root, name)?, number(room, stage, name)?);
+    let is_copy = |no: Option<InodeNo>| no.is_some() && no == *copy;
+    match (here, there) {
+        (None, Some(_)) if !is_copy(there) => {
+            room.rename(stage, name, root, name, RenameMode::NoReplace)
+        }
+        (Some(_), Some(_)) if is_copy(here) => {
+            room.rename(stage, name, root, name, RenameMode::Exchange)
+        }
+        (Some(_), Some(_)) if !is_copy(there) => Err(Error::Exists),
+        (Some(_), None) if is_copy(here) => {
+            room.rename(root, name, stage, name, RenameMode::NoReplace)
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn set_flags(room: &Room, flags: &[(InodeNo, FileFlags)]) -> Result<()> {
@@ -156,4 +210,89 @@ pub(super) fn remove(room: &Room, place: Place, no: InodeNo, removing: Removing<
         left.extend(below.map(|(name, inode)| ((no, name), inode.no, 0)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::room_in;
+
+    /// Every way in which others may have changed names that were moved.
+    #[test]
+    fn names_go_back_and_nothing_of_others_is_taken_for_the_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_in(dir.path());
+        let root = InodeNo::ROOT;
+        room.make_dir("/stage", false).unwrap();
+        let stage = room.lookup(root, b"stage").unwrap().no;
+        let text = |path: &str| {
+            let found = room.read_file(path);
+            found.map_or_else(|_| String::new(), |text| String::from_utf8(text).unwrap())
+        };
+        let both = ["stays", "removed", "replaced"];
+        for name in both {
+            room.write_file(format!("/{name}"), b"now").unwrap();
+            room.write_file(format!("/stage/{name}"), b"then").unwrap();
+        }
+        for name in ["only-now", "only-now-made-again"] {
+            room.write_file(format!("/{name}"), b"now").unwrap();
+        }
+        for name in ["only-then", "only-then-removed"] {
+            room.write_file(format!("/stage/{name}"), b"then").unwrap();
+        }
+        let moved = RefCell::default();
+        let copies = list(&room, stage).unwrap();
+        let place = (root, b"stage".to_vec());
+        swap_all(&room, &place, stage, &moved).unwrap();
+        assert_eq!(
+            (text("/stays"), text("/only-now")),
+            ("then".into(), String::new())
+        );
+        let copy = |name: &[u8]| copies.iter().find(|(n, _)| n == name).map(|(_, i)| i.no);
+        let now = list(&room, root)
+            .unwrap()
+            .into_iter()
+            .chain(list(&room, stage).unwrap());
+        let names: std::collections::BTreeSet<_> = now.map(|(name, _)| name).collect();
+        let swapped = names.into_iter().filter(|name| name != b"stage");
+        moved.replace(
+            swapped
+                .map(|name| Moved {
+                    copy: copy(&name),
+                    name,
+                })
+                .collect(),
+        );
+        // What others do meanwhile.
+        room.unlink(root, b"removed").unwrap();
+        room.unlink(root, b"replaced").unwrap();
+        room.write_file("/replaced", b"other").unwrap();
+        room.write_file("/only-now-made-again", b"other").unwrap();
+        room.unlink(root, b"only-then-removed").unwrap();
+
+        let back = go_back(&room, stage, &moved);
+        assert!(matches!(back, Err(Error::Exists)), "{back:?}");
+        let found = |name: &str| (text(&format!("/{name}")), text(&format!("/stage/{name}")));
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(found("stays"), pair("now", "then"));
+        assert_eq!(found("removed"), pair("now", ""));
+        assert_eq!(found("replaced"), pair("other", "now"));
+        assert_eq!(found("only-now"), pair("now", ""));
+        assert_eq!(found("only-now-made-again"), pair("other", "now"));
+        assert_eq!(found("only-then"), pair("", "then"));
+        assert_eq!(found("only-then-removed"), pair("", ""));
+        // Once more, when they are out of the way.
+        let left: Vec<_> = moved.borrow().iter().map(|m| m.name.clone()).collect();
+        assert_eq!(
+            left,
+            [b"only-now-made-again".to_vec(), b"replaced".to_vec()]
+        );
+        for name in left {
+            room.unlink(root, &name).unwrap();
+        }
+        go_back(&room, stage, &moved).unwrap();
+        assert_eq!(found("replaced"), pair("now", ""));
+        assert_eq!(found("only-now-made-again"), pair("now", ""));
+        assert!(moved.borrow().is_empty());
+    }
 }

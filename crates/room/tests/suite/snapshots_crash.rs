@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::stored::{create_on, open_on, options};
 use crate::common::{pattern, sound};
 use room::{
-    Error, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, SnapshotPolicy, Snapshots as _,
+    Error, FileFlags, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, SnapshotPolicy,
+    Snapshots as _,
 };
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
@@ -362,4 +363,68 @@ fn a_whole_room_is_put_back_in_one_step_wherever_that_is_cut() {
         }
     }
     assert!(cuts > 0, "nothing was cut");
+}
+
+/// Going back from a swap that failed ended at the first name that could not go back. What had changed places with the copy was then
+/// removed with it.
+#[test]
+fn what_a_failed_restore_had_moved_is_not_removed_whatever_others_do_to_the_copy() {
+    const NAMES: usize = 300;
+    const TRIES: u32 = 20;
+    for _ in 0..TRIES {
+        let disk = FaultyStorage::new(MemoryStorage::new());
+        let room = create_on(Arc::new(disk), options());
+        let write = |what: &str| {
+            for n in 0..NAMES {
+                let content = format!("{what} {n}");
+                room.write_file(format!("/{n:03}"), content.as_bytes())
+                    .unwrap();
+            }
+        };
+        write("then");
+        room.write_file("/last", b"then").unwrap();
+        snap(&room, "then").unwrap();
+        write("now");
+        // The last name cannot move.
+        let immutable = SetAttr {
+            flags: Some(FileFlags::IMMUTABLE),
+            ..SetAttr::default()
+        };
+        room.set_attributes(no(&room, "/last"), &immutable).unwrap();
+        let root = std::path::Path::new("/");
+        let wanted = room::restore::Wanted {
+            snapshot: room.snapshots().unwrap()[0].number,
+            path: root,
+            to: root,
+            replaces: true,
+            follows: true,
+        };
+        let prepared = room::restore::prepare(&room, &wanted, &|_, _| true).unwrap();
+        let swapping = AtomicBool::new(true);
+        let removed = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while swapping.load(Ordering::SeqCst) {
+                    if room.read_file("/000").is_ok_and(|found| found == b"then 0") {
+                        return room.unlink(ROOT, b"000").is_ok();
+                    }
+                }
+                false
+            });
+            let refused = prepared.swap().unwrap_err();
+            assert!(matches!(refused, Error::NotPermitted(_)), "{refused:?}");
+            swapping.store(false, Ordering::SeqCst);
+            other.join().unwrap()
+        });
+        // It may have removed the file itself: just back in its place.
+        for n in usize::from(removed)..NAMES {
+            let found = room.read_file(format!("/{n:03}")).unwrap();
+            assert_eq!(found, format!("now {n}").as_bytes());
+        }
+        assert!(room.lookup(ROOT, b".strongroom-restore-0").is_err());
+        room.sync().unwrap();
+        sound(&room);
+        if removed {
+            break;
+        }
+    }
 }
