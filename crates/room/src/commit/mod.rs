@@ -345,6 +345,14 @@ impl Commits {
         self.commit_now_and(|drained| drained)
     }
 
+    /// Commits everything but what waits in buffers and finds no space. `NoSpace`: not even that, and nothing is committed.
+    pub(crate) fn commit_without_buffers(&self) -> Result<()> {
+        let _one = waiting(|| self.commit_lock.lock());
+        self.check_poison()?;
+        self.check_no_transaction()?;
+        self.commit_now_and(|_| Ok(()))
+    }
+
     /// Commits, and does `then` before any other change is made: what it sees on disk is the state of one moment. A
     /// room opened for reading only is just held still.
     pub(crate) fn commit_and<T>(&self, then: impl FnOnce() -> Result<T>) -> Result<T> {

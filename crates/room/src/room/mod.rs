@@ -228,10 +228,10 @@ impl Room {
         let parts = self.parts()?;
         let changes = match parts.commits.sync_or_defer() {
             Ok(()) => false,
-            Err(Error::NoSpace) => match parts.catalog.get().commit() {
-                Ok(_) => false,
-                Err(catalog::CatalogError::NoSpace) => true,
-                Err(e) => return Err(e.into()),
+            Err(Error::NoSpace) => match parts.commits.commit_without_buffers() {
+                Ok(()) => false,
+                Err(Error::NoSpace) => true,
+                Err(e) => return Err(e),
             },
             Err(e) => return Err(e),
         };

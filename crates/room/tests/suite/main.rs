@@ -19,6 +19,7 @@ mod log;
 mod maintenance;
 mod maintenance_damage;
 mod model;
+mod no_reserve;
 mod quotas;
 mod removed;
 mod replica;

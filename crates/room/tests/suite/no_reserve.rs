@@ -1,0 +1,83 @@
+//! The catalog's log gets no more space, at every change of an operation: as for a user at a disk quota, whom the storage still reports
+//! much space.
+
+use std::sync::Arc;
+
+use crate::common::stored::{create_on, open_on, options};
+use crate::common::{pattern, sound};
+use room::{Error, FileKind, FileSystem as _, InodeNo, NewFile, Room, XattrMode};
+use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
+
+type Disk = FaultyStorage<MemoryStorage>;
+
+const ROOT: InodeNo = InodeNo::ROOT;
+
+fn new_room(disk: &Disk) -> Room {
+    create_on(Arc::new(disk.clone()), options())
+}
+
+fn again(disk: &Disk) -> Room {
+    open_on(Arc::new(disk.clone()), options()).unwrap()
+}
+
+fn no(room: &Room, path: &str) -> InodeNo {
+    room.resolve(path.as_ref(), false).unwrap()
+}
+
+fn file(room: &Room, name: &str) -> InodeNo {
+    let new = NewFile::of_kind(FileKind::Regular);
+    room.make(ROOT, name.as_bytes(), &new).unwrap().no
+}
+
+/// Lets the log have no more space after so many changes of a file that no snapshot knows.
+fn refuse_behind(disk: &Disk, room: &Room, changes: usize) {
+    disk.refuse(Op::Allocate, 1, Fault::NoSpace, Times::Always);
+    for n in 0..changes {
+        let name = format!("user.{n}");
+        let set = room.set_xattr(
+            no(room, "/spare"),
+            name.as_bytes(),
+            b"1",
+            XattrMode::Any,
+            false,
+        );
+        assert!(matches!(set, Ok(()) | Err(Error::NoSpace)), "{set:?}");
+    }
+}
+
+/// Closes the room with the file for that, and opens it again: nothing is reserved for its log then.
+fn reopened(disk: &Disk, room: Room) -> Room {
+    file(&room, "spare");
+    room.close().unwrap();
+    again(disk)
+}
+
+/// Before a room was closed that found no space, what its catalog had was committed: maps of data that nobody had flushed, and without
+/// their segments, which the next opening removed.
+#[test]
+fn what_finds_no_space_is_not_committed_in_part() {
+    const FILES: u64 = 70;
+    let disk = Disk::new(MemoryStorage::new());
+    let room = new_room(&disk);
+    room.write_file("/f", &pattern(1, 100_000)).unwrap();
+    for n in 0..FILES {
+        file(&room, &n.to_string());
+    }
+    let room = reopened(&disk, room);
+    room.write(no(&room, "/f"), 0, &pattern(2, 100_000))
+        .unwrap();
+    // The catalog has the map of that; the maps of the others are too many for what is reserved.
+    room.prepare().unwrap();
+    for n in 0..FILES {
+        room.write(no(&room, &format!("/{n}")), 0, b"1").unwrap();
+    }
+    refuse_behind(&disk, &room, 0);
+    let unsaved = room.commit_or_list().unwrap();
+    disk.inner().power_cut();
+    disk.heal();
+    drop(room);
+    let room = again(&disk);
+    assert!(room.read_file("/f").unwrap() == pattern(1, 100_000));
+    assert!(unsaved.changes, "{unsaved:?}");
+    sound(&room);
+}
