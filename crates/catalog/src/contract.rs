@@ -355,17 +355,17 @@ pub fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) {
         .unwrap();
     assert_eq!(catalog.chunk(inode, 4).unwrap(), map(5, 6));
     assert!(catalog.chunk(inode, 2).unwrap().is_empty());
-    let indexes = |first, limit| -> Vec<u64> {
-        catalog
-            .chunks_from(inode, first, limit)
-            .unwrap()
-            .into_iter()
-            .map(|(index, _)| index)
-            .collect()
+    let numbers = |chunks: Vec<(u64, Chunk)>| -> Vec<u64> {
+        chunks.into_iter().map(|(index, _)| index).collect()
     };
+    let indexes = |first, limit| numbers(catalog.chunks_from(inode, first, limit).unwrap());
+    let last_indexes = |first, limit| numbers(catalog.last_chunks(inode, first, limit).unwrap());
     assert_eq!(indexes(0, 10), [0, 4, last]);
     assert_eq!(indexes(1, 1), [4]);
     assert!(indexes(u64::MAX, 1).is_empty());
+    assert_eq!(last_indexes(0, 2), [4, last]);
+    assert_eq!(last_indexes(5, 2), [last]);
+    assert!(last_indexes(u64::MAX, 1).is_empty());
     catalog
         .apply(&[Change::PutChunk {
             inode,
@@ -400,6 +400,8 @@ pub fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) {
     assert_eq!(indexes(0, 10), [3, 7, last]);
     assert_eq!(indexes(0, 1), [3]);
     assert_eq!(indexes(4, 2), [7, last]);
+    assert_eq!(last_indexes(0, 2), [7, last]);
+    assert_eq!(last_indexes(0, 9), [3, 7, last]);
     assert_eq!(catalog.chunk(inode, last).unwrap(), map(60, 3));
     let all = catalog.all_chunks(None, 10).unwrap();
     let keys: Vec<_> = all.iter().map(|(no, index, _)| (no.0, *index)).collect();

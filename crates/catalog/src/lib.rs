@@ -314,6 +314,8 @@ pub trait Catalog: Send + Sync + Debug {
     fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk>;
     /// Up to `limit` chunks from `first` on that are not empty, in order.
     fn chunks_from(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>>;
+    /// Up to `limit` of the last of them, in order too.
+    fn last_chunks(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>>;
     /// References beyond the first to one unit.
     fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64>;
     /// All segment accounts, by number.

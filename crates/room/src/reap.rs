@@ -92,7 +92,11 @@ impl Reaper {
             }
             state.buffer = None;
             self.data.mark_dirty(&cell);
-            if self.data.cut_some_chunks(&cell, &mut state, 0, true)? {
+            if self
+                .data
+                .cut_last_chunks(&cell, &mut state, 0, true)?
+                .is_some()
+            {
                 if is_over() {
                     self.holds.doom(no);
                     return Ok(());

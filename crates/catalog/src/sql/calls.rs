@@ -58,6 +58,10 @@ impl Catalog for SqlCatalog {
         self.read(|state| state.chunks_from(inode, first, limit))
     }
 
+    fn last_chunks(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>> {
+        self.read(|state| state.last_chunks(inode, first, limit))
+    }
+
     fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
         self.read(|state| state.shared_references(segment, position))
     }

@@ -53,6 +53,29 @@ impl State {
         first: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Chunk)>> {
+        let chunks = self.some_chunks(schema::CHUNKS_FROM, inode, first, limit)?;
+        Ok(chunks.into_iter().take(limit).collect())
+    }
+
+    pub(super) fn last_chunks(
+        &self,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        let chunks = self.some_chunks(schema::LAST_CHUNKS, inode, first, limit)?;
+        let others = chunks.len().saturating_sub(limit);
+        Ok(chunks.into_iter().skip(others).collect())
+    }
+
+    /// At least `limit` chunks from `first` on that are not empty, if there are so many: those to which `sql` comes first.
+    fn some_chunks(
+        &self,
+        sql: &str,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<BTreeMap<u64, Chunk>> {
         let gathered = self.gathered.borrow();
         let gathered: Vec<_> = gathered
             .chunks
@@ -60,20 +83,16 @@ impl State {
             .collect();
         // Each of them may take a row away.
         let rows = bound(limit.saturating_add(gathered.len()) as u64);
-        let stored = self.all(
-            schema::CHUNKS_FROM,
-            (bound(inode.0), bound(first), rows),
-            |row| {
-                let index: u64 = rows::number(row, 0, "a chunk's index")?;
-                Ok((index, rows::chunk(row, 1)?))
-            },
-        )?;
+        let stored = self.all(sql, (bound(inode.0), bound(first), rows), |row| {
+            let index: u64 = rows::number(row, 0, "a chunk's index")?;
+            Ok((index, rows::chunk(row, 1)?))
+        })?;
         let mut chunks: BTreeMap<u64, Chunk> = stored.into_iter().collect();
         for ((_, index), map) in gathered {
             chunks.insert(index, Chunk::decode(map).map_err(damaged)?);
         }
         chunks.retain(|_, chunk| !chunk.is_empty());
-        Ok(chunks.into_iter().take(limit).collect())
+        Ok(chunks)
     }
 
     /// Of the table alone.

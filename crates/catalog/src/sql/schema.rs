@@ -144,6 +144,7 @@ statements! {
     XATTR_NAMES = "SELECT name FROM xattrs WHERE inode = ?1 ORDER BY name";
     CHUNK = "SELECT extents FROM chunks WHERE inode = ?1 AND idx = ?2";
     CHUNKS_FROM = "SELECT idx, extents FROM chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx LIMIT ?3";
+    LAST_CHUNKS = "SELECT idx, extents FROM chunks WHERE inode = ?1 AND idx >= ?2 ORDER BY idx DESC LIMIT ?3";
     SHARED = "SELECT refs FROM shared WHERE segment = ?1 AND position = ?2";
     ORPHANS = "SELECT no FROM inodes INDEXED BY inode_orphans WHERE nlink = 0 ORDER BY no";
     ALL_CHUNKS = "SELECT inode, idx, extents FROM chunks WHERE (inode, idx) > (?1, ?2) ORDER BY inode, idx LIMIT ?3";

@@ -288,24 +288,19 @@ impl Data {
         Ok(held)
     }
 
-    /// What discarded chunks leave behind for the newest snapshot: those that the catalog has, and with the last of these those in
-    /// memory from `first` on. Nothing is different yet.
+    /// What discarded chunks leave behind for the newest snapshot: these, which the catalog has, and those in memory from `first` on.
+    /// Nothing is different yet.
     pub(super) fn cut_and_keep(
         &self,
         no: InodeNo,
         state: &State,
         until: u64,
         stored: &[(u64, Chunk)],
-        (first, more): (u64, bool),
+        first: u64,
     ) -> Result<HashMap<u64, Cut>> {
-        let in_memory = state.chunks.range(first..).filter(|_| !more);
-        let mut chunks: HashMap<u64, &Chunk> =
-            stored.iter().map(|(index, c)| (*index, c)).collect();
-        let known = chunks
-            .keys()
-            .filter_map(|index| state.chunks.get_key_value(index));
-        let newest: Vec<_> = known.chain(in_memory).collect();
-        chunks.extend(newest.into_iter().map(|(index, c)| (*index, c)));
+        let stored = stored.iter().map(|(index, c)| (*index, c));
+        let newest = state.chunks.range(first..).map(|(index, c)| (*index, c));
+        let chunks: HashMap<u64, &Chunk> = stored.chain(newest).collect();
         let mut cuts = HashMap::with_capacity(chunks.len());
         for (index, live) in chunks {
             let kept = self.kept_chunk(no, state, index, until)?;

@@ -4,10 +4,11 @@
 //! 2. A unit that comes to be referred to by more than one chunk has its count raised first and its extents marked
 //!    shared, so that dropping one reference keeps the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, Released, SegmentNo};
+use segments::Sealed;
 
 use super::keep::Cut;
 use super::{CHUNK_END, Data, SIZE_MAX, regular};
@@ -31,35 +32,55 @@ impl Data {
         // Space may be reserved behind the end: the same length cuts it off, a longer file keeps it.
         if shorter || (size == state.inode.size && self.reservations.reserved() > 0) {
             self.flush_buffer(cell, state)?;
-            let keep = size % BLOCK;
-            if keep > 0 && shorter {
-                // The rest of the last block must read as zeros if the file grows again.
-                let end = (size - keep + BLOCK).min(state.inode.size);
-                if self.is_stored(cell.no, state, size)? {
-                    let zeros = vec![0; (end - size) as usize];
-                    self.write_locked(cell, state, size, &zeros)?;
-                    if let Err(e) = self.flush_buffer(cell, state) {
-                        // The length stays, and with it what these zeros would hide.
-                        state.buffer = None;
-                        return Err(e);
-                    }
-                }
+            let last = match shorter {
+                true => self.seal_last_block(cell, state, size)?,
+                false => None,
+            };
+            let before = state.inode.size;
+            let cut = self.cut(cell, state, size);
+            if let (Err(Error::NoSpace), Some(last)) = (&cut, &last) {
+                self.blocks.accounts().release(last.range());
             }
-            let first_gone = size.div_ceil(BLOCK) * BLOCK;
-            if !first_gone.is_multiple_of(CHUNK_LEN) {
-                let from = (first_gone % CHUNK_LEN / BLOCK) as u16;
-                self.replace(
-                    cell,
-                    state,
-                    first_gone / CHUNK_LEN,
-                    from,
-                    CHUNK_END - from,
-                    &[],
-                )?;
+            let cut = cut.and_then(|()| match &last {
+                Some(last) => self.place_sealed(cell, state, size - size % BLOCK, last),
+                None => Ok(()),
+            });
+            if cut.is_err() && state.inode.size < before {
+                self.touch(cell, state, self.env.now());
             }
-            while self.cut_some_chunks(cell, state, first_gone.div_ceil(CHUNK_LEN), false)? {}
+            cut?;
         }
         state.inode.size = size;
+        Ok(())
+    }
+
+    /// Seals what will be the last block of a file that becomes shorter: if it grows again, the rest of the block must read as zeros. It
+    /// is in no map yet. `None`: that is so already.
+    fn seal_last_block(&self, cell: &Cell, state: &State, size: u64) -> Result<Option<Sealed>> {
+        let keep = (size % BLOCK) as usize;
+        if keep == 0 || !self.is_stored(cell.no, state, size)? {
+            return Ok(None);
+        }
+        let mut block = vec![0; BLOCK as usize];
+        self.read_locked(cell, state, size - keep as u64, &mut block[..keep])?;
+        self.blocks.append(&block).map(Some)
+    }
+
+    /// Discards the blocks behind a length. A failure half-way leaves a shorter file, and all that it still has.
+    fn cut(&self, cell: &Arc<Cell>, state: &mut State, size: u64) -> Result<()> {
+        let first_gone = size.div_ceil(BLOCK) * BLOCK;
+        let ends = |state: &mut State, at: u64| state.inode.size = state.inode.size.min(at);
+        let whole = first_gone.div_ceil(CHUNK_LEN);
+        while let Some(first) = self.cut_last_chunks(cell, state, whole, false)? {
+            ends(state, first * CHUNK_LEN);
+        }
+        ends(state, whole * CHUNK_LEN);
+        if !first_gone.is_multiple_of(CHUNK_LEN) {
+            let from = (first_gone % CHUNK_LEN / BLOCK) as u16;
+            let index = first_gone / CHUNK_LEN;
+            self.replace(cell, state, index, from, CHUNK_END - from, &[])?;
+            ends(state, first_gone);
+        }
         Ok(())
     }
 
@@ -68,24 +89,30 @@ impl Data {
         Ok(chunk.find((offset % CHUNK_LEN / BLOCK) as u16).is_ok())
     }
 
-    /// Discards a bounded number of whole chunks from `first` on, and with the last of them the inode's row if that is
-    /// to go too. True if there may be more. The catalog's rows go first: if it has no space for that, nothing changed.
-    pub(crate) fn cut_some_chunks(
+    /// Discards a bounded number of whole chunks, the last ones from `first` on, and with the last of them the inode's row if that is to
+    /// go too. Returns from which chunk on all are gone, if there may be more. The catalog's rows go first: if it has no space for that,
+    /// nothing changed.
+    pub(crate) fn cut_last_chunks(
         &self,
         cell: &Arc<Cell>,
         state: &mut State,
         first: u64,
         with_inode: bool,
-    ) -> Result<bool> {
+    ) -> Result<Option<u64>> {
         let catalog = self.catalog.get();
-        let stored = catalog.chunks_from(cell.no, first, CHUNKS_AT_ONCE)?;
-        let more = stored.len() == CHUNKS_AT_ONCE;
+        let mut stored = catalog.last_chunks(cell.no, first, CHUNKS_AT_ONCE)?;
+        let changed = state.chunks.range(first..).rev().take(CHUNKS_AT_ONCE);
+        let stored_too = stored.iter().map(|(index, _)| *index);
+        let last: BTreeSet<u64> = stored_too.chain(changed.map(|(index, _)| *index)).collect();
+        let more = last.iter().rev().nth(CHUNKS_AT_ONCE - 1).copied();
+        let from = more.unwrap_or(first);
+        stored.retain(|(index, _)| *index >= from);
         let mut cuts = match self.kept_until(cell.no) {
             None => HashMap::new(),
-            Some(until) => self.cut_and_keep(cell.no, state, until, &stored, (first, more))?,
+            Some(until) => self.cut_and_keep(cell.no, state, until, &stored, from)?,
         };
         let nothing = Chunk::default();
-        let last = with_inode && !more;
+        let last = with_inode && more.is_none();
         let mut changes: Vec<Change<'_>> = if last {
             vec![Change::DeleteInode(cell.no)]
         } else {
@@ -116,11 +143,9 @@ impl Data {
             let newest = state.chunks.remove(&index).unwrap_or(chunk);
             released.extend(self.drop_chunk(cell.no, state, index, newest, cuts.remove(&index)));
         }
-        if !more {
-            // The rest are in memory only.
-            for (index, chunk) in state.chunks.split_off(&first) {
-                released.extend(self.drop_chunk(cell.no, state, index, chunk, cuts.remove(&index)));
-            }
+        // The rest are in memory only.
+        for (index, chunk) in state.chunks.split_off(&from) {
+            released.extend(self.drop_chunk(cell.no, state, index, chunk, cuts.remove(&index)));
         }
         self.blocks.discard(&released)?;
         Ok(more)

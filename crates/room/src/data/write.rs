@@ -7,9 +7,9 @@ use catalog::{CHUNK_LEN, Extent};
 use segments::{Sealed, UNIT_BLOCKS};
 
 use super::Data;
-use crate::Result;
 use crate::blocks::BLOCK;
 use crate::inodes::{Cell, State, WriteBuffer};
+use crate::{Error, Result};
 
 /// Block-aligned writes of this many bytes are sealed at once instead of gathered.
 const DIRECT: usize = 64 << 10;
@@ -227,9 +227,24 @@ impl Data {
     /// Seals whole blocks within one chunk and puts them into the map.
     fn seal(&self, cell: &Arc<Cell>, state: &mut State, offset: u64, blocks: &[u8]) -> Result<()> {
         let sealed = self.blocks.append(blocks)?;
+        self.place_sealed(cell, state, offset, &sealed)
+    }
+
+    /// Puts what was just sealed into the map. Where that finds no space, it is in no map, and is discarded.
+    pub(super) fn place_sealed(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        offset: u64,
+        sealed: &Sealed,
+    ) -> Result<()> {
         let index = offset / CHUNK_LEN;
         let first = (offset % CHUNK_LEN / BLOCK) as u16;
-        self.place(cell, state, index, first, &sealed)
+        let done = self.place(cell, state, index, first, sealed);
+        if let Err(Error::NoSpace) = done {
+            self.blocks.accounts().release(sealed.range());
+        }
+        done
     }
 
     pub(crate) fn place(

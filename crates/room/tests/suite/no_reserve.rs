@@ -5,12 +5,19 @@ use std::sync::Arc;
 
 use crate::common::stored::{create_on, open_on, options};
 use crate::common::{pattern, sound};
-use room::{Error, FileKind, FileSystem as _, InodeNo, NewFile, Room, XattrMode};
+use room::{
+    Error, FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, Room, SetAttr, Snapshots as _,
+    XattrMode,
+};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 type Disk = FaultyStorage<MemoryStorage>;
 
 const ROOT: InodeNo = InodeNo::ROOT;
+const BLOCK: u64 = 4096;
+const CHUNK: u64 = 1 << 20;
+/// As many small changes as the log takes without space, and one more.
+const CHANGES: usize = 6;
 
 fn new_room(disk: &Disk) -> Room {
     create_on(Arc::new(disk.clone()), options())
@@ -27,6 +34,14 @@ fn no(room: &Room, path: &str) -> InodeNo {
 fn file(room: &Room, name: &str) -> InodeNo {
     let new = NewFile::of_kind(FileKind::Regular);
     room.make(ROOT, name.as_bytes(), &new).unwrap().no
+}
+
+fn set_size(room: &Room, no: InodeNo, size: u64) -> room::Result<()> {
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    room.set_attributes(no, &set).map(drop)
 }
 
 /// Lets the log have no more space after so many changes of a file that no snapshot knows.
@@ -80,4 +95,56 @@ fn what_finds_no_space_is_not_committed_in_part() {
     assert!(room.read_file("/f").unwrap() == pattern(1, 100_000));
     assert!(unsaved.changes, "{unsaved:?}");
     sound(&room);
+}
+
+/// A truncation that found no space half-way left zeros in a file that kept its length.
+#[test]
+fn a_file_that_cannot_be_cut_as_far_as_wanted_has_all_of_what_is_left() {
+    const SIZE: u64 = CHUNK + 5 * BLOCK + 100;
+    let mut refused = 0;
+    for changes in 0..CHANGES {
+        let disk = Disk::new(MemoryStorage::new());
+        let room = new_room(&disk);
+        let data = pattern(1, 3_000_000);
+        room.write_file("/f", &data).unwrap();
+        room.create_snapshot("s", NewSnapshot::default()).unwrap();
+        let room = reopened(&disk, room);
+        refuse_behind(&disk, &room, changes);
+        let cut = set_size(&room, no(&room, "/f"), SIZE);
+        disk.heal();
+        let size = match cut {
+            Ok(()) => SIZE..=SIZE,
+            Err(e) => {
+                assert!(matches!(e, Error::NoSpace), "{e:?}");
+                refused += 1;
+                SIZE + 1..=data.len() as u64
+            }
+        };
+        let mut room = room;
+        for _ in 0..2 {
+            let found = room.read_file("/f").unwrap();
+            assert!(
+                size.contains(&(found.len() as u64)),
+                "{changes}: {}",
+                found.len()
+            );
+            assert!(found == data[..found.len()], "{changes}");
+            room.sync().unwrap();
+            sound(&room);
+            room.close().unwrap();
+            room = again(&disk);
+        }
+        let f = no(&room, "/f");
+        set_size(&room, f, SIZE).unwrap();
+        set_size(&room, f, data.len() as u64).unwrap();
+        let found = room.read_file("/f").unwrap();
+        let (kept, zeros) = found.split_at(SIZE as usize);
+        assert!(kept == &data[..SIZE as usize] && zeros.iter().all(|byte| *byte == 0));
+        let view = room.snapshot("s").unwrap();
+        let mut then = vec![0; data.len()];
+        view.read(f, 0, &mut then).unwrap();
+        assert!(then == data);
+        sound(&room);
+    }
+    assert!(refused > 2, "{refused}");
 }
