@@ -110,7 +110,7 @@ impl Remote {
             .try_for_each(|p| check_form(p, append_nonces))?;
         // What was done, for the second try that may follow one without space.
         let (entered, done) = (Cell::new(false), Cell::new(0));
-        self.space.with_space(2 * BLOCK, || {
+        let committed = self.space.with_space(2 * BLOCK, || {
             let _change = self.commits.change()?;
             let cell = self.data.cell(no)?;
             let mut state = cell.state.write();
@@ -132,23 +132,10 @@ impl Remote {
                 }
                 entered.set(true);
             }
-            let checked = self
-                .data
-                .check_extents(&cell, &state, extents)
-                .and_then(|()| {
-                    let left = extents[done.get()..].iter();
-                    let ranges =
-                        left.map(|p| p.offset..p.offset + u64::from(p.sealed.blocks) * BLOCK);
-                    self.data.check_quota(&cell, &state, ranges)
-                });
-            if let Err(e) = checked {
-                // It is in no file, and freed when the grant is over.
-                let mut accounts = self.blocks.accounts();
-                extents[done.get()..]
-                    .iter()
-                    .for_each(|p| accounts.release(p.sealed.range()));
-                return Err(e);
-            }
+            self.data.check_extents(&cell, &state, extents)?;
+            let left = extents[done.get()..].iter();
+            let ranges = left.map(|p| p.offset..p.offset + u64::from(p.sealed.blocks) * BLOCK);
+            self.data.check_quota(&cell, &state, ranges)?;
             while let Some(p) = extents.get(done.get()) {
                 let (index, first) = (p.offset / CHUNK_LEN, p.offset % CHUNK_LEN / BLOCK);
                 let (first, blocks) = (first as u16, p.sealed.blocks as u16);
@@ -165,7 +152,16 @@ impl Remote {
             self.data.touch(&cell, &mut state, self.env.now());
             deferral.end();
             Ok(Some([before, state.inode.mtime]))
-        })
+        });
+        if committed.is_err() && entered.get() {
+            let _change = self.commits.change();
+            // It is in no file, and freed when the grant is over.
+            let mut accounts = self.blocks.accounts();
+            extents[done.get()..]
+                .iter()
+                .for_each(|p| accounts.release(p.sealed.range()));
+        }
+        committed
     }
 
     pub(crate) fn maps(&self, no: InodeNo, first: u64, count: usize) -> Result<Vec<(u64, Chunk)>> {

@@ -235,6 +235,38 @@ impl Data {
         self.blocks.discard(&released)
     }
 
+    /// As [`replace`](Self::replace), by units that others refer to as well: they get one reference more, or where there is no space,
+    /// none.
+    pub(super) fn replace_by_shared(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut State,
+        index: u64,
+        first: u16,
+        blocks: u16,
+        with: &[Extent],
+    ) -> Result<()> {
+        let gained: Vec<BlockRange> = {
+            let chunk = self.chunk(cell.no, state, index)?;
+            let units = with.iter().flat_map(Extent::units).map(|(unit, _)| unit);
+            let mut gained: Vec<_> = units
+                .filter(|unit| !chunk.refers_to(unit.segment, unit.position))
+                .collect();
+            gained.sort_unstable();
+            gained.dedup();
+            gained
+        };
+        // First: the replacement may discard the very units that come in.
+        self.count_references(&gained, 1)?;
+        let replaced = self.replace(cell, state, index, first, blocks, with);
+        if let Err(Error::NoSpace) = replaced {
+            let shared = true;
+            let discarded = gained.into_iter().map(|range| Released { range, shared });
+            self.blocks.discard(&discarded.collect::<Vec<_>>())?;
+        }
+        replaced
+    }
+
     /// As [`replace_and_keep`](Self::replace_and_keep), whatever is replaced, and by whatever.
     #[allow(
         clippy::too_many_arguments,
@@ -548,7 +580,7 @@ impl Data {
 }
 
 /// The changes that add to the number of references to each of these units.
-pub(super) fn references<'a>(units: &[BlockRange], references: i64) -> Vec<Change<'a>> {
+fn references<'a>(units: &[BlockRange], references: i64) -> Vec<Change<'a>> {
     units
         .iter()
         .map(|unit| Change::ShareUnit {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use catalog::{Change, Chunk, Extent, Inode, InodeNo};
 
-use super::keep::references;
 use super::{CHUNK_END, Data};
 use crate::history;
 use crate::inodes::{Cell, State};
@@ -81,23 +80,9 @@ impl Data {
             };
             self.mark_referring(from, index, (cell, own), &wanted)?;
         }
-        let gained: Vec<_> = {
-            let chunk = self.chunk(target.no, &state, index)?;
-            let all = pieces.iter().flat_map(Extent::units).map(|(unit, _)| unit);
-            let mut gained: Vec<_> = all
-                .filter(|unit| !chunk.refers_to(unit.segment, unit.position))
-                .collect();
-            gained.sort_unstable();
-            gained.dedup();
-            gained
-        };
-        // Counts first: the replacement may discard the very units that come in.
-        if !gained.is_empty() {
-            catalog.apply(&references(&gained, 1))?;
-        }
-        // From here on they stay without a snapshot.
+        self.replace_by_shared(target, &mut state, index, 0, CHUNK_END, &pieces)?;
+        // They stay without a snapshot.
         drop((past, source_state));
-        self.replace(target, &mut state, index, 0, CHUNK_END, &pieces)?;
         change(&mut state)
     }
 

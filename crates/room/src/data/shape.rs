@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, Released, SegmentNo};
+use catalog::{CHUNK_LEN, Change, Chunk, Extent, InodeNo, Released};
 use segments::Sealed;
 
 use super::keep::Cut;
@@ -318,27 +318,13 @@ impl Data {
             if source_state.is_some() {
                 self.mark_dirty(source);
             }
-            // Counts first: the replacement may discard the very units that come in.
-            let chunk = self.changed_chunk(target, target_state, to_index)?;
-            let mut gained: Vec<(SegmentNo, u32)> = pieces
-                .iter()
-                .flat_map(|e| e.units().map(|(r, _)| (r.segment, r.position)))
-                .filter(|(segment, position)| !chunk.refers_to(*segment, *position))
-                .collect();
-            gained.sort_unstable();
-            gained.dedup();
-            let changes: Vec<Change<'_>> = gained
-                .into_iter()
-                .map(|(segment, position)| Change::ShareUnit {
-                    segment,
-                    position,
-                    references: 1,
-                })
-                .collect();
-            if !changes.is_empty() {
-                self.catalog.get().apply(&changes)?;
+            self.replace_by_shared(target, target_state, to_index, to, blocks, &pieces)?;
+            let reached = ((to_block + u64::from(blocks)) * BLOCK).min(to_offset + len);
+            if target_state.inode.size < reached {
+                // Also if the rest fails: nothing may be behind a file's end.
+                target_state.inode.size = reached;
+                target_state.row_dirty = true;
             }
-            self.replace(target, target_state, to_index, to, blocks, &pieces)?;
             from += blocks;
             to_block += u64::from(blocks);
             left -= blocks;

@@ -148,3 +148,75 @@ fn a_file_that_cannot_be_cut_as_far_as_wanted_has_all_of_what_is_left() {
     }
     assert!(refused > 2, "{refused}");
 }
+
+/// Space was lost until a repair: a unit was counted once more for a reference that then found no space, and what was sealed for one
+/// stayed alive.
+#[test]
+fn what_finds_no_space_leaves_every_count_right() {
+    type Operation = fn(&Room, InodeNo, InodeNo) -> room::Result<()>;
+    let operations: [(&str, Operation); 3] = [
+        ("write", |room, f, _| {
+            room.write(f, 5 * BLOCK, &pattern(7, 4096))?;
+            room.sync()
+        }),
+        ("copy", |room, f, other| {
+            room.copy_range(other, 4 * BLOCK, f, 5 * BLOCK, BLOCK)
+                .map(drop)
+        }),
+        ("restore", |room, f, other| {
+            room.copy_from_snapshot("s", other, f)
+        }),
+    ];
+    for (name, operation) in operations {
+        let mut refused = 0;
+        for changes in 0..CHANGES {
+            let disk = Disk::new(MemoryStorage::new());
+            let room = new_room(&disk);
+            room.write_file("/f", &pattern(1, 100_000)).unwrap();
+            room.write_file("/other", &pattern(2, 100_000)).unwrap();
+            room.create_snapshot("s", NewSnapshot::default()).unwrap();
+            let room = reopened(&disk, room);
+            let (f, other) = (no(&room, "/f"), no(&room, "/other"));
+            refuse_behind(&disk, &room, changes);
+            let done = operation(&room, f, other);
+            disk.heal();
+            refused += usize::from(done.is_err());
+            room.sync().unwrap();
+            println!("{name} behind {changes} changes: {done:?}");
+            sound(&room);
+            for gone in ["f", "other"] {
+                room.unlink(ROOT, gone.as_bytes()).unwrap();
+            }
+            room.delete_snapshot("s").unwrap();
+            room.tend().unwrap();
+            assert_eq!(room.space().unwrap().live, 0);
+            sound(&room);
+        }
+        assert!(refused > 0, "{name}");
+    }
+}
+
+/// A copy over the border of two chunks found no space for its second part: the first was behind the end of the file, and came to
+/// light when that grew.
+#[test]
+fn nothing_is_behind_the_end_of_a_file_after_half_a_copy() {
+    let disk = Disk::new(MemoryStorage::new());
+    let room = new_room(&disk);
+    let data = pattern(1, CHUNK as usize);
+    room.write_file("/f", &data).unwrap();
+    let copy = file(&room, "copy");
+    let room = reopened(&disk, room);
+    refuse_behind(&disk, &room, 0);
+    let copied = room.copy_range(no(&room, "/f"), 0, copy, CHUNK - BLOCK, CHUNK);
+    assert!(matches!(copied, Err(Error::NoSpace)), "{copied:?}");
+    disk.heal();
+    let size = room.attributes(copy).unwrap().size;
+    assert_eq!(size, CHUNK);
+    set_size(&room, copy, 2 * CHUNK).unwrap();
+    let found = room.read_file("/copy").unwrap();
+    let mut expected = vec![0; 2 * CHUNK as usize];
+    expected[(CHUNK - BLOCK) as usize..CHUNK as usize].copy_from_slice(&data[..BLOCK as usize]);
+    assert!(found == expected);
+    room.sync().unwrap();
+    sound(&room);
+}
