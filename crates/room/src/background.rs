@@ -64,6 +64,9 @@ pub(crate) fn run(room: &Arc<Parts>) {
         let committed = (must || asked.ahead) && commit(room, must);
         if committed {
             due = Instant::now() + interval;
+            if room.holds.has_put_off() {
+                room.env.requests.ask(|wake| wake.reap = true);
+            }
         }
         if committed || asked.punch {
             // What changes wait for comes before the rest.

@@ -18,6 +18,8 @@ pub(crate) struct Holds {
     held: Mutex<Held>,
     /// Without a name or a holder.
     doomed: Mutex<Vec<InodeNo>>,
+    /// Those for whose deletion there was no space.
+    put_off: Mutex<Vec<InodeNo>>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,7 @@ impl Holds {
             env,
             held: Mutex::default(),
             doomed: Mutex::default(),
+            put_off: Mutex::default(),
         }
     }
 
@@ -110,6 +113,22 @@ impl Holds {
         if count == 1 || count == MANY {
             self.env.requests.ask(|wake| wake.reap = true);
         }
+    }
+
+    /// There is no space to delete an inode now.
+    pub(crate) fn put_off(&self, no: InodeNo) {
+        self.put_off.lock().push(no);
+    }
+
+    /// Whether that was so for some.
+    pub(crate) fn has_put_off(&self) -> bool {
+        !self.put_off.lock().is_empty()
+    }
+
+    /// Those are to be deleted now.
+    pub(crate) fn try_again(&self) {
+        let mut put_off = std::mem::take(&mut *self.put_off.lock());
+        self.doomed.lock().append(&mut put_off);
     }
 
     /// Whether inodes are to be deleted.

@@ -36,6 +36,17 @@ impl Reaper {
         self.reap_until(None)
     }
 
+    /// The same; where there is no space for it, once more when a commit has freed what was discarded before.
+    pub(crate) fn reap_all_and_make_space(&self) -> Result<()> {
+        match self.reap_all() {
+            Err(Error::NoSpace) => {
+                self.commits.commit_all()?;
+                self.reap_all()
+            }
+            done => done,
+        }
+    }
+
     /// Deletes such inodes for about so long, and leaves the others to the room's own thread.
     pub(crate) fn reap_for(&self, time: Duration) -> Result<()> {
         self.reap_until(Some(Instant::now() + time))
@@ -51,6 +62,7 @@ impl Reaper {
             },
         };
         let mut outcome = Ok(());
+        self.holds.try_again();
         while !is_over() {
             let Some(no) = self.holds.take_doomed() else {
                 break;
@@ -58,8 +70,11 @@ impl Reaper {
             match self.reap(no, is_over) {
                 Ok(()) => {}
                 Err(Error::Poisoned) => return Err(Error::Poisoned),
-                // One that resists keeps its space until the next opening; the others go.
+                // One that resists keeps its space until the next opening, or until there is space for its deletion; the others go.
                 Err(e) => {
+                    if matches!(e, Error::NoSpace) {
+                        self.holds.put_off(no);
+                    }
                     tracing::error!("inode {} could not be deleted: {e}", no.0);
                     outcome = Err(e);
                 }

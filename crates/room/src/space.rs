@@ -207,7 +207,20 @@ impl Space {
         // Whatever was promised, the storage knows better.
         self.budget.store(0, Ordering::SeqCst);
         self.holds.await_release();
-        self.reaper.reap_all()?;
+        let reaped = self.reaper.reap_all();
+        if !matches!(reaped, Err(Error::NoSpace)) {
+            reaped?;
+            return self.free_discarded();
+        }
+        // There may be space for that when the rest is free.
+        self.free_discarded()?;
+        match self.reaper.reap_all() {
+            Err(Error::NoSpace) => Ok(()),
+            again => again.and_then(|()| self.free_discarded()),
+        }
+    }
+
+    fn free_discarded(&self) -> Result<()> {
         self.commits.commit_or_defer()?;
         // Only now: what this commit discarded is part of it.
         self.freed.punch_holes();

@@ -152,7 +152,7 @@ impl Room {
         let done = self
             .parts
             .reaper
-            .reap_all()
+            .reap_all_and_make_space()
             .and_then(|()| self.parts.commits.commit_all());
         self.parts.commits.remember_now();
         done?;
@@ -163,7 +163,7 @@ impl Room {
     /// commits, and moves the catalog's log into its file.
     pub fn tend(&self) -> Result<()> {
         let parts = self.parts()?;
-        parts.reaper.reap_all()?;
+        parts.reaper.reap_all_and_make_space()?;
         parts.past.delete_all()?;
         parts.commits.commit_all()?;
         if self.is_read_only() {

@@ -220,3 +220,45 @@ fn nothing_is_behind_the_end_of_a_file_after_half_a_copy() {
     room.sync().unwrap();
     sound(&room);
 }
+
+/// Where there was no space for the deletion of a file, it kept its own until the room was opened again, and a closing committed
+/// nothing.
+#[test]
+fn a_file_whose_deletion_finds_no_space_goes_when_there_is_some() {
+    const CHUNKS: u64 = 130;
+    let disk = Disk::new(MemoryStorage::new());
+    let room = new_room(&disk);
+    let f = file(&room, "f");
+    for n in 0..CHUNKS {
+        room.write(f, n * CHUNK, &pattern(n, 4096)).unwrap();
+    }
+    let room = reopened(&disk, room);
+    refuse_behind(&disk, &room, 0);
+    room.unlink(ROOT, b"f").unwrap();
+    assert!(matches!(room.tend(), Err(Error::NoSpace)));
+    disk.heal();
+    room.tend().unwrap();
+    assert_eq!(room.space().unwrap().live, 0);
+    sound(&room);
+
+    let f = file(&room, "f");
+    for n in 0..CHUNKS {
+        room.write(f, n * CHUNK, &pattern(n, 4096)).unwrap();
+    }
+    room.close().unwrap();
+    let room = again(&disk);
+    disk.refuse(Op::Allocate, 1, Fault::NoSpace, Times::Always);
+    room.write_file("/new", b"new").unwrap();
+    room.unlink(ROOT, b"f").unwrap();
+    disk.heal();
+    // Both calls for the first round of the deletion, twice.
+    for nth in 1..=4 {
+        disk.refuse(Op::Allocate, nth, Fault::NoSpace, Times::Once);
+    }
+    let _ = room.close();
+    disk.heal();
+    let room = again(&disk);
+    assert_eq!(room.read_file("/new").unwrap(), b"new");
+    room.tend().unwrap();
+    sound(&room);
+}
