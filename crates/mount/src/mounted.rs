@@ -92,21 +92,10 @@ pub fn serve(
     let (activity, shared) = (server.activity.clone(), server.shared);
     let keeper = Arc::new(Keeper::default());
     let kernel = Arc::new(Kernel::default());
+    // All threads before the session: once it serves, programs may be in the mount, and it ends only with that.
     let (seeker, seek_thread) =
         Seeker::start(keeper.clone(), kernel.clone(), server.writes.clone())?;
-    let session = fuse::start(server, seeker, kernel.clone(), fd, options)?;
-    let duties = Duties {
-        mountpoint: at.to_owned(),
-        device,
-        // The kernel keeps back nothing that was written to a shared file system.
-        write_back_interval: options
-            .write_back_interval
-            .filter(|_| !options.read_only && !shared),
-        idle_timeout: options.idle_timeout,
-        attachment: attachment.clone(),
-    };
-    let keep_thread = keeper.start(duties, activity)?;
-    let mut threads = vec![keep_thread, seek_thread];
+    let mut threads = vec![seek_thread];
     // The kernel keeps back nothing that was written to a shared file system.
     if !shared {
         let duties = relief::Duties {
@@ -117,6 +106,19 @@ pub fn serve(
         };
         threads.push(relief::start(orders, duties)?);
     }
+    let duties = Duties {
+        mountpoint: at.to_owned(),
+        device,
+        // The kernel keeps back nothing that was written to a shared file system.
+        write_back_interval: options
+            .write_back_interval
+            .filter(|_| !options.read_only && !shared),
+        idle_timeout: options.idle_timeout,
+        attachment: attachment.clone(),
+    };
+    threads.push(keeper.start(duties, activity)?);
+    let session = fuse::start(server, seeker, kernel.clone(), fd, options);
+    let session = session.inspect_err(|_| keeper.stop())?;
     tracing::debug!(mountpoint = %at.display(), transport = ?session.transport(), "mounted");
     Ok(Mounted {
         mountpoint: at.to_owned(),

@@ -7,7 +7,8 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier};
@@ -19,7 +20,8 @@ use fuser::{
 };
 use mount::{Detach, MountError, MountOptions, Transport};
 use parking_lot::Mutex;
-use room::{FileSystem, Inode, InodeNo, Result, Room};
+use room::{Available, FileSystem, Inode, InodeNo, Result, Room};
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::common::{Mount, enable_uring, is_root, transport};
@@ -148,6 +150,54 @@ fn where_no_thread_can_register_nothing_is_mounted() {
         "{mounted:?}"
     );
     fs::write(at.join("f"), b"in the directory itself").unwrap();
+}
+
+/// A room whose mount can start no thread any more once it has looked how much space there is, and that somebody looks at then.
+#[derive(Debug)]
+struct Starved {
+    room: Arc<Room>,
+    at: PathBuf,
+    held: Mutex<Option<OwnedFd>>,
+}
+
+impl FileSystem for Starved {
+    delegate_to_room! {
+        attributes(no: InodeNo) -> Result<Inode>;
+        lookup(parent: InodeNo, name: &[u8]) -> Result<Inode>;
+        xattr(no: InodeNo, name: &[u8]) -> Result<Vec<u8>>;
+    }
+
+    fn available(&self) -> Result<Available> {
+        let held = rustix::fs::open(&self.at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        *self.held.lock() = Some(held.unwrap());
+        transport::forbid(&[libc::SYS_clone, libc::SYS_clone3]);
+        self.room.available()
+    }
+}
+
+/// The session served already: it went on without the thread, until nobody used the mount.
+#[test]
+fn where_a_thread_of_the_mount_cannot_be_started_nothing_is_served() {
+    if !is_root() {
+        return;
+    }
+    let Some(mount) = Mount::new() else { return };
+    let (at, room) = (mount.plain(), mount.room.clone().unwrap());
+    let starved = Arc::new(Starved {
+        room,
+        at: at.clone(),
+        held: Mutex::default(),
+    });
+    let mounted = std::thread::scope(|scope| {
+        let shown = starved.clone();
+        let mount = || mount::mount(shown, &at, &MountOptions::default());
+        scope.spawn(mount).join().unwrap()
+    });
+    let root = at.clone();
+    let seen = come(&program(move || fs::metadata(root)), &at);
+    let _ = mount::detach(&at, Detach::ByForce);
+    assert!(matches!(mounted, Err(MountError::Thread(_))), "{mounted:?}");
+    assert!(is_gone(&seen.unwrap_err()));
 }
 
 /// Files of which only extended attributes are asked for. What is asked for says what happens.
