@@ -110,7 +110,7 @@ struct Writer {
 /// A log that is written.
 pub struct AuditLog {
     writer: Mutex<Writer>,
-    /// Held by the one thread that makes the log durable and replaces the state.
+    /// Held by the one thread that makes the log durable and replaces the state: of two syncs at once the kernel reports a failure to one.
     tending: Mutex<()>,
     failing: AtomicBool,
     full: Full,
@@ -486,6 +486,8 @@ impl AuditLog {
             let synced = file.sync();
             let mut writer = self.writer.lock();
             match synced {
+                // The sync that closes the file failed meanwhile, and proves the contrary.
+                Ok(()) if writer.sync_failed => {}
                 Ok(()) => writer.synced = writer.synced.max(state.seq),
                 Err(e) => {
                     writer.sync_failed = true;
@@ -530,6 +532,7 @@ impl AuditLog {
     /// # Errors
     /// It waits to be written.
     pub fn record_durably(&self, event: &Event) -> io::Result<()> {
+        let _one = self.tending.lock();
         let mut writer = self.writer.lock();
         let written = writer.write(event).and_then(|()| writer.sync());
         self.judge(written)

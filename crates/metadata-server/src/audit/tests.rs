@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use storage::HostStorage;
 use storage::testing::{Fault, FaultyStorage, Op, Times};
 
@@ -268,6 +271,55 @@ fn a_sync_that_fails_at_the_end_of_a_file_is_recorded() {
     let files = (1..).map(|n| file(&dir, n)).take_while(|f| f.exists());
     let all: String = files.map(|f| std::fs::read_to_string(f).unwrap()).collect();
     assert_eq!(all.matches("\"unsynced\"").count(), 1, "{all}");
+}
+
+/// The kernel reports it once: to the sync of every second, beside which the entry was called durable.
+#[test]
+fn a_sync_that_fails_beside_another_one_makes_nothing_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("log");
+    AuditLog::create(&dir).unwrap();
+    let storage = Arc::new(FaultyStorage::new(HostStorage::open(&dir).unwrap()));
+    let log = AuditLog::open_on(storage.clone(), 1 << 30, Full::Refuse).unwrap();
+    log.record(&Event::Mark {});
+    let (under_way, begun) = channel();
+    let (go_on, may_go_on) = channel();
+    let first = Mutex::new(Some((under_way, may_go_on)));
+    let refuses = storage.clone();
+    storage.observe(move |call| {
+        if call.op == Op::Sync
+            && let Some((under_way, may_go_on)) = first.lock().take()
+        {
+            under_way.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            refuses.refuse(Op::Sync, 1, Fault::Io, Times::Once);
+        }
+    });
+    let last = "durable";
+    std::thread::scope(|scope| {
+        scope.spawn(|| log.tick());
+        begun.recv().unwrap();
+        let (done, recorded) = channel();
+        let log = &log;
+        scope.spawn(move || {
+            let entry = Event::File {
+                file: 0,
+                log: last.into(),
+            };
+            done.send(log.record_durably(&entry)).unwrap();
+        });
+        // It has to wait for the other one; before, it did not.
+        let early = recorded.recv_timeout(Duration::from_secs(1));
+        go_on.send(()).unwrap();
+        early.unwrap_or_else(|_| recorded.recv().unwrap()).unwrap();
+    });
+    log.stop();
+    let files = (1..).map(|n| file(&dir, n)).take_while(|f| f.exists());
+    let all: String = files.map(|f| std::fs::read_to_string(f).unwrap()).collect();
+    assert!(
+        all.find("\"unsynced\"").unwrap() < all.find(last).unwrap(),
+        "{all}"
+    );
 }
 
 /// It was dropped, and called durable.
