@@ -131,6 +131,8 @@ pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
     group_ids: GroupIdAllocator,
     timing: Timing,
+    /// Files with higher numbers did not exist before: no earlier incarnation gave anything of them.
+    newest_before: InodeNo,
     tally: Arc<Tally>,
     fence: Arc<dyn Fence>,
     reporting: RwLock<()>,
@@ -153,6 +155,7 @@ impl Authority {
             disks: RwLock::default(),
             group_ids: GroupIdAllocator::default(),
             timing,
+            newest_before: room.unused_inode()?,
             tally: Arc::default(),
             fence,
             reporting: RwLock::new(()),
@@ -397,7 +400,10 @@ impl Authority {
                     .map(|(_, id)| id)
                     .collect()
             },
-            Of::All,
+            match self.is_new(no) {
+                true => Of::This,
+                false => Of::All,
+            },
             deadline,
         )
     }
@@ -434,6 +440,11 @@ impl Authority {
     /// Takes everything from a session.
     pub fn revoke_session(&self, session: SessionId, deadline: Instant) -> Reply<()> {
         self.revoke_everywhere(|issued| issued.of_session(session), Of::This, deadline)
+    }
+
+    /// Whether a file did not exist before this incarnation of the server.
+    pub fn is_new(&self, no: InodeNo) -> bool {
+        no > self.newest_before
     }
 
     /// Waits until nothing is good any more that an earlier incarnation of the server gave.

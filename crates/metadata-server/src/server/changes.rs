@@ -379,7 +379,11 @@ fn apply(
                 });
                 let grants: Vec<_> = grants.collect();
                 let deadline = incarnation.authority.revocation_deadline();
-                let earlier = incarnation.authority.outlast_earlier(deadline);
+                let earlier = match incarnation.authority.is_new(from) {
+                    // Blocks that it shares with an older file were settled when they were shared.
+                    true => Ok(()),
+                    false => incarnation.authority.outlast_earlier(deadline),
+                };
                 let ended = earlier.and_then(|()| end_grants(incarnation, &grants, deadline));
                 ended.map_err(|_| Error::Io(std::io::ErrorKind::NotConnected.into()))?;
             }

@@ -1,6 +1,8 @@
 //! A disk that a server has not reached may still accept what was given before: by an earlier server, or by this one when the disk had
 //! another address. Nobody knows what that is, so it is waited for.
 
+use std::time::Duration;
+
 use crate::common::{Disk, LONG, ROOT, Raw, World, people, port, until};
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::*;
@@ -15,13 +17,18 @@ fn elsewhere(disk: &Disk) -> enrol::Disk {
     disk
 }
 
-/// Takes a file from everybody else, asked for as the same change each time.
-fn private(alice: &Raw, no: InodeNo) -> Reply<Changed> {
+/// Takes a file from everybody else.
+fn only_owner(no: InodeNo) -> Change {
     let set = SetAttr {
         mode: Some(0o600),
         ..SetAttr::default()
     };
-    alice.change_by(3, 1, Change::SetAttributes { no, set })
+    Change::SetAttributes { no, set }
+}
+
+/// The same, asked for as the same change each time.
+fn private(alice: &Raw, no: InodeNo) -> Reply<Changed> {
+    alice.change_by(3, 1, only_owner(no))
 }
 
 #[test]
@@ -41,7 +48,7 @@ fn what_an_earlier_server_gave_is_waited_for_where_a_disk_was_not_reached() {
     world.stop();
     world.change = |config| {
         config.disks.clear();
-        config.timing.revocation_timeout = std::time::Duration::from_secs(1);
+        config.timing.revocation_timeout = Duration::from_secs(1);
     };
     world.start();
     let carol = world.client("carol", 1002, &[1002]);
@@ -72,8 +79,24 @@ fn what_an_earlier_server_gave_is_waited_for_where_a_disk_was_not_reached() {
     assert!(matches!(snapshot(), Err(ServerError::StillWritable)));
     let removed = world.server().remove_user("bob").unwrap();
     assert_eq!(removed, Ended::ButOnDisks);
-    // What takes nothing away goes on, and so does the end of what this server began.
-    alice.make(ROOT, "new", FileKind::Regular, 0o644).unwrap();
+    // What takes nothing away goes on, and so does the end of what this server began, and all of files that are newer.
+    let make = |name| alice.make(ROOT, name, FileKind::Regular, 0o644).unwrap().no;
+    let (new, shared) = (make("new"), make("shared"));
+    alice.write(&world, new, b'n');
+    alice.change_by(4, 1, only_owner(new)).unwrap();
+    let share_new = Change::CopyRange {
+        from: new,
+        from_offset: 0,
+        to: shared,
+        to_offset: 0,
+        len: 4096,
+    };
+    alice.change_by(5, 1, share_new).unwrap();
+    let unlink_new = Change::Unlink {
+        parent: ROOT,
+        name: b"new".to_vec(),
+    };
+    alice.change_by(6, 1, unlink_new).unwrap();
     carol
         .ask(|c, x, s| async move { c.bye(x, s).await })
         .unwrap()

@@ -88,6 +88,11 @@ impl Room {
         self.parts()?.remote.past_maps(snapshot, no, first, count)
     }
 
+    /// A number that no file has had: all that are made from now on have higher ones.
+    pub fn unused_inode(&self) -> Result<InodeNo> {
+        Ok(self.parts()?.catalog.get().new_inode())
+    }
+
     /// Counts changes; what is at or below [`settled`](Self::settled) is durable.
     pub fn stamp(&self) -> u64 {
         self.parts.commits.changes()
