@@ -101,7 +101,7 @@ impl Shared {
             .sessions
             .end_where(|session, _| serials.contains(&session.serial));
         serving.replies.forget_keys(&serving.room, serials);
-        // A session of theirs may have been an earlier server's.
+        // One for all sessions, of which some may have been an earlier server's: other administration waits meanwhile.
         let deadline = serving.authority.revocation_deadline();
         let mut all = match serving.authority.outlast_earlier(deadline) {
             Ok(()) => Ended::All,
@@ -109,7 +109,6 @@ impl Shared {
         };
         for session in ended {
             serving.audit.session_ends(&session, "key-removed");
-            let deadline = serving.authority.revocation_deadline();
             let ended = incarnation::end_session(serving, &session, deadline);
             if ended != Ended::All {
                 all = all.max(ended);

@@ -1,7 +1,7 @@
 //! A disk that a server has not reached may still accept what was given before: by an earlier server, or by this one when the disk had
 //! another address. Nobody knows what that is, so it is waited for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{Disk, LONG, ROOT, Raw, World, people, port, until};
 use metadata_proto::admin::Ended;
@@ -136,4 +136,24 @@ fn what_was_given_is_revoked_at_a_disk_whose_address_was_changed_to_a_wrong_one(
     world.server().add_disk(world.disks[0].enrolled()).unwrap();
     private(&alice, file).unwrap();
     assert!(bob.read_by(&world, &map).is_err());
+}
+
+/// Each session was waited for by itself, one after the other, and nothing else could be administered meanwhile.
+#[test]
+fn the_removal_of_a_user_waits_for_a_disk_once_for_all_sessions() {
+    const SESSIONS: u32 = 10;
+    let timeout = Duration::from_secs(3);
+    let mut world = World::new(1);
+    world.stop();
+    world.change = |config| config.timing.revocation_timeout = Duration::from_secs(3);
+    world.start();
+    let bob = world.client("bob", 1001, &[1001]);
+    let connect = |_| Raw::connect(&world, bob.identity.clone(), None).unwrap();
+    let _others: Vec<Raw> = (1..SESSIONS).map(connect).collect();
+    world.server().add_disk(elsewhere(&world.disks[0])).unwrap();
+    let begun = Instant::now();
+    let removed = world.server().remove_user("bob").unwrap();
+    assert_eq!(removed, Ended::ButOnDisks);
+    let took = begun.elapsed();
+    assert!(took < timeout * SESSIONS, "{took:?}");
 }
