@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::access::{Access, Intent, OpenArgs, Rooms};
 use crate::args::Global;
 use crate::copy::place::Existing;
-use crate::copy::{Copier, Moved};
+use crate::copy::{Copier, Made, Moved};
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::{Location, live, place};
@@ -237,7 +237,8 @@ impl Transfer {
         let mut failures = Failures::default();
         let (mut files, mut bytes) = (0, 0);
         let mut links = HashMap::new();
-        let mut made = (sources.len() > 1).then(HashSet::new);
+        // In a room all names are different ones.
+        let mut made = (sources.len() > 1 || self.target_room.is_none()).then(Made::default);
         for (at, (source, destination)) in sources.iter().zip(&destinations).enumerate() {
             let from = self.source(at, source)?;
             let (path, must_be_directory) = parts(source);

@@ -94,14 +94,16 @@ pub(crate) fn remove_tree(
                 files += 1;
                 bar.count(files, 0)?;
             }
-            let is_left = |moved: &Moved| tree.stat(at, false).map(|now| !moved.has(&now));
+            let may_go = || match only {
+                Some(moved) if !moved.has(&tree.stat(at, false)?) => Err(Fault::Refused(
+                    "is not what was copied, or was changed since; it stays".into(),
+                )),
+                _ => Ok(()),
+            };
             let removed = match step {
                 Step::Enter => Ok(()),
-                _ if only.is_some_and(|moved| is_left(moved).unwrap_or_default()) => Err(
-                    Fault::Refused("is not what was copied, or was changed since; it stays".into()),
-                ),
-                Step::File => tree.remove_file(at),
-                Step::Leave => tree.remove_dir(at),
+                Step::File => may_go().and_then(|()| tree.remove_file(at)),
+                Step::Leave => may_go().and_then(|()| tree.remove_dir(at)),
             };
             if let Err(fault) = removed {
                 note(at, fault);

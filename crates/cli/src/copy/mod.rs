@@ -11,6 +11,7 @@
 
 pub(crate) mod digest;
 pub(crate) mod give;
+mod made;
 mod moved;
 pub(crate) mod place;
 pub(crate) mod verify;
@@ -26,6 +27,8 @@ use crate::output::{self, Failures};
 use crate::progress::Bar;
 use crate::tree::{Fault, FileId, Meta, OpenFile, ReadFile, Source, Tree};
 use give::Kept;
+pub(crate) use made::Made;
+use made::Taken;
 pub(crate) use moved::Moved;
 use place::{Existing, Step};
 
@@ -47,8 +50,8 @@ pub(crate) struct Copier<'a> {
     pub(crate) failures: Failures,
     /// Files with several names that are copied already.
     pub(crate) links: HashMap<FileId, PathBuf>,
-    /// Where several sources are copied: the files that this made.
-    pub(crate) made: Option<HashSet<PathBuf>>,
+    /// Where another source, or the target, may give two files one name: those that this made.
+    pub(crate) made: Option<Made>,
     /// Directories that this made at the target, where one of the source with the same identity is the same.
     pub(crate) directories: Option<HashSet<FileId>>,
     pub(crate) files: u64,
@@ -227,13 +230,18 @@ impl<'a> Copier<'a> {
                 meta.clone()
             }
             Step::Make => self.made(from, meta, to, to)?,
-            Step::Replace if self.made.as_ref().is_some_and(|made| made.contains(to)) => {
-                return Err(Fault::Refused(format!(
-                    "{} was made a moment ago from another of the sources",
-                    to.display()
-                )));
-            }
             Step::Replace => {
+                if let (Some(made), Some(there)) = (&self.made, &there)
+                    && let Some(taken) = made.taken(self.to, to, there)
+                {
+                    let why = match taken {
+                        Taken::ByThis => "was made a moment ago from another of the sources",
+                        Taken::ByAnother => {
+                            "was made a moment ago from another file, whose name is the same one there"
+                        }
+                    };
+                    return Err(Fault::Refused(format!("{} {why}", to.display())));
+                }
                 let beside = self.existing.beside(self.to, to)?;
                 self.made(from, meta, &beside, to)?
             }
@@ -242,7 +250,7 @@ impl<'a> Copier<'a> {
             self.links.insert(copied.id, to.to_owned());
         }
         if let Some(made) = &mut self.made {
-            made.insert(to.to_owned());
+            made.note(self.to, to)?;
         }
         if let Some(moved) = &mut self.moved {
             moved.note(&copied);
@@ -456,128 +464,4 @@ impl<'a> Copier<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
-    use std::fs;
-
-    use super::*;
-    use crate::commands::rm::remove_tree;
-    use crate::tree::{self, HostTree};
-
-    /// A tree whose files are changed while they are read.
-    struct Changing<'c> {
-        tree: HostTree,
-        change: &'c dyn Fn(),
-    }
-
-    struct ChangingFile<'c> {
-        file: Box<dyn ReadFile + 'c>,
-        change: &'c dyn Fn(),
-    }
-
-    impl Source for Changing<'_> {
-        fn stat(&self, path: &Path, follow: bool) -> tree::Result<Meta> {
-            self.tree.stat(path, follow)
-        }
-        fn list(&self, path: &Path) -> tree::Result<Vec<(OsString, Meta)>> {
-            self.tree.list(path)
-        }
-        fn read_link(&self, path: &Path) -> tree::Result<OsString> {
-            self.tree.read_link(path)
-        }
-        fn open<'a>(&'a self, path: &Path) -> tree::Result<Box<dyn ReadFile + 'a>> {
-            Ok(Box::new(ChangingFile {
-                file: self.tree.open(path)?,
-                change: self.change,
-            }))
-        }
-        fn xattrs(&self, path: &Path) -> tree::Result<Vec<(OsString, Vec<u8>)>> {
-            self.tree.xattrs(path)
-        }
-    }
-
-    impl ReadFile for ChangingFile<'_> {
-        fn meta(&self) -> tree::Result<Meta> {
-            self.file.meta()
-        }
-        fn read_at(&self, buf: &mut [u8], offset: u64) -> tree::Result<usize> {
-            let read = self.file.read_at(buf, offset);
-            (self.change)();
-            read
-        }
-        fn next_data(&self, offset: u64) -> tree::Result<Option<(u64, u64)>> {
-            self.file.next_data(offset)
-        }
-    }
-
-    /// Moves `from` to `to`, or copies it only, while `change` changes it. Whether all of it was copied, and what was not removed.
-    fn moved(from: &Path, to: &Path, moves: bool, change: &dyn Fn()) -> (bool, Failures) {
-        let global = Global {
-            json: false,
-            verbose: 0,
-            quiet: true,
-            confinement: Default::default(),
-        };
-        let bar = Bar::counting("moving", &global);
-        let source = Changing {
-            tree: HostTree::with_top(from),
-            change,
-        };
-        let target = HostTree::with_top(to);
-        let mut copier = Copier {
-            moved: moves.then(Moved::default),
-            ..Copier::new(
-                (&source, String::new()),
-                &target,
-                Existing::Replace,
-                &global,
-                &bar,
-            )
-        };
-        let meta = source.stat(from, true).unwrap();
-        copier.copy(from, &meta, to).unwrap();
-        let is_whole = !copier.failures.any();
-        let mut left = Failures::default();
-        if moves && is_whole {
-            let only = copier.moved.as_ref();
-            let place = (from, "from");
-            remove_tree(&source.tree, place, &meta, only, &mut left, &global, &bar).unwrap();
-        }
-        (is_whole, left)
-    }
-
-    #[test]
-    fn what_is_changed_while_it_is_moved_is_not_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-        fs::create_dir_all(from.join("sub")).unwrap();
-        fs::create_dir(&to).unwrap();
-        fs::write(from.join("a"), "before").unwrap();
-        let append = || fs::write(from.join("a"), "before and after").unwrap();
-        let (is_whole, _) = moved(&from, &to, true, &append);
-        assert!(!is_whole);
-        assert!(!to.join("a").exists());
-
-        // A copy has what was appended meanwhile, and is none the worse for it.
-        fs::write(from.join("a"), "before").unwrap();
-        let (is_whole, _) = moved(&from, &to, false, &append);
-        assert!(is_whole);
-        assert_eq!(
-            fs::read_to_string(to.join("a")).unwrap(),
-            "before and after"
-        );
-
-        // What came after its directory was listed stays.
-        let new = from.join("new");
-        let add = || {
-            if !new.exists() {
-                fs::write(&new, "never copied").unwrap();
-            }
-        };
-        let (is_whole, left) = moved(&from, &to, true, &add);
-        assert!(is_whole && left.any());
-        assert_eq!(fs::read_to_string(&new).unwrap(), "never copied");
-        assert_eq!(fs::read_dir(&from).unwrap().count(), 1);
-        assert!(to.join("sub").is_dir());
-    }
-}
+mod tests;
