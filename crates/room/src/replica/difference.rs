@@ -66,6 +66,8 @@ impl Places {
 /// Finds changes and gives each to `put`.
 pub(super) struct Difference<'a, P> {
     pub(super) catalog: &'a dyn Catalog,
+    /// The snapshots, as they were at one moment of the search: those that are deleted later are sent.
+    rows: &'a [SnapshotRow],
     pub(super) put: P,
     pub(super) places: Places,
     named: HashSet<SegmentNo>,
@@ -96,9 +98,10 @@ impl Step<'_> {
 }
 
 impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
-    pub(super) fn new(catalog: &'a dyn Catalog, put: P) -> Self {
+    pub(super) fn new(catalog: &'a dyn Catalog, rows: &'a [SnapshotRow], put: P) -> Self {
         Self {
             catalog,
+            rows,
             put,
             places: Places::default(),
             named: HashSet::new(),
@@ -114,7 +117,7 @@ impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
         revision: u64,
         keep: Keep,
     ) -> Result<()> {
-        let rows = self.catalog.snapshots();
+        let rows = self.rows;
         let there: Vec<&SnapshotRow> = rows
             .iter()
             .filter(|row| !row.doomed && row.no() <= to.no())

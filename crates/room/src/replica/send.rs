@@ -184,16 +184,23 @@ fn collect(
 ) -> Result<Places> {
     // Everything that the snapshots refer to is in the segments' files from here on.
     parts.commits.commit_and(|| Ok(()))?;
+    // It may be waited for.
+    let file = scratch.open(CHANGES, OpenMode::CreateNew)?;
     let _still = parts.past.hold_still();
     let catalog = parts.catalog.get();
+    let rows = catalog.snapshots();
+    let is_there = |wanted: &SnapshotRow| rows.iter().any(|r| r.no() == wanted.no() && !r.doomed);
+    // What is kept for one that was deleted meanwhile may be another's already.
+    if !since.into_iter().chain([to]).all(is_there) {
+        return Err(Error::NotFound);
+    }
     let key = keys
         .master
         .changes_key(&keys.header.room_id(), keys.header.suite());
-    let file = scratch.open(CHANGES, OpenMode::CreateNew)?;
     let file = BufWriter::with_capacity(DATA_MAX as usize, Append { file, at: 0 });
     let mut writer = changes::Writer::new(&key, file, span)?;
     let places = {
-        let mut difference = Difference::new(&*catalog, |item: &_| writer.put(item));
+        let mut difference = Difference::new(&*catalog, &rows, |item: &_| writer.put(item));
         difference.find(since, to, keys.header.revision(), keep)?;
         difference.places
     };

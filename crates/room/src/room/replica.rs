@@ -20,7 +20,7 @@ impl Room {
     /// A replica has the snapshots that the room has up to `to`. Space that was reserved for holes of files is not reserved there.
     ///
     /// # Errors
-    /// `NotFound` where there is no such snapshot, `InvalidArgument` where `to` is not younger than `since` or the token is of
+    /// `NotFound` where there is no such snapshot, or it is deleted before its changes are collected, `InvalidArgument` where `to` is not younger than `since` or the token is of
     /// something else, `NotSupported` for a room in the middle of a rekey.
     pub fn send(
         &self,

@@ -1,5 +1,6 @@
 //! Sending a room's moments to a directory that has no key, and opening them there.
 
+mod meanwhile;
 mod transfers;
 mod trees;
 
