@@ -102,7 +102,11 @@ fn commit(room: &Parts, must: bool) -> bool {
 /// others.
 fn delete_snapshots(room: &Parts) -> Option<Instant> {
     let begun = Instant::now();
-    match room.past.delete_some() {
+    let Some(done) = room.past.delete_some_now() else {
+        // Commits do not wait for that.
+        return Some(Instant::now() + AGAIN);
+    };
+    match done {
         Ok(true) => Some(Instant::now() + begun.elapsed()),
         Ok(false) => {
             // Not within a transaction.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use catalog::{Change, KeptChunk, KeptRow, SnapshotRow};
+use parking_lot::MutexGuard;
 
 use super::Past;
 use crate::data::CHUNK_END;
@@ -35,11 +36,19 @@ impl Past {
     }
 
     /// One bounded step; false where nothing is left to do, or nothing may be done now.
-    pub(crate) fn delete_some(&self) -> Result<bool> {
+    fn delete_some(&self) -> Result<bool> {
+        self.step(&self.deleting.lock())
+    }
+
+    /// The same, but `None` instead of a wait for somebody who [holds them still](Self::hold_still), perhaps for minutes.
+    pub(crate) fn delete_some_now(&self) -> Option<Result<bool>> {
+        Some(self.step(&self.deleting.try_lock()?))
+    }
+
+    fn step(&self, _one: &MutexGuard<'_, ()>) -> Result<bool> {
         if self.env.options.read_only || self.commits.in_transaction() {
             return Ok(false);
         }
-        let _one = self.deleting.lock();
         let snapshots = self.catalog.get().snapshots();
         let Some(at) = snapshots.iter().position(|row| row.doomed) else {
             return Ok(false);

@@ -1,6 +1,7 @@
 //! What is done in the room while a snapshot is collected.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use storage::HostStorage;
 use storage::testing::{FaultyStorage, Op};
@@ -43,4 +44,36 @@ fn a_snapshot_that_is_deleted_before_it_is_collected_is_not_sent() {
         });
         assert!(matches!(sent, Err(Error::NotFound)), "{gone}");
     }
+}
+
+/// What failed: the room's own thread waited for a transfer that was being collected, to go on with the deletion of a snapshot, and
+/// committed nothing until then.
+#[test]
+fn commits_go_on_while_a_snapshot_is_collected() {
+    let pair = Pair::new();
+    let (room, _, _) = two_moments(&pair);
+    room.close().unwrap();
+    let options = OpenOptions {
+        commit_interval_ms: 20,
+        ..pair.place.options()
+    };
+    let room = Room::open(&pair.place.room_dir(), &credential(), options).unwrap();
+    snapshot(&room, "three");
+    let room = Arc::new(room);
+    let sent = send_while(&room, (Some("two"), "three"), |room, op| {
+        if op != Op::Write || room.snapshots().unwrap().len() < 3 {
+            return;
+        }
+        room.delete_snapshot("one").unwrap();
+        for round in 0..3 {
+            let before = room.info().unwrap().generation;
+            file(room, &format!("while {round}"), b"written meanwhile");
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while room.info().unwrap().generation == before {
+                assert!(Instant::now() < deadline, "nothing was committed");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+    sent.unwrap();
 }
