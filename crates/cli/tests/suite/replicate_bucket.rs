@@ -172,6 +172,36 @@ fn of_two_machines_one_replicates() {
     });
 }
 
+/// A command that only read, or failed, left it to a later one, which did not ask for it.
+#[test]
+fn a_place_is_taken_over_by_the_command_that_asks_for_it_and_no_later_one() {
+    beside_a_bucket(|s| {
+        put(&s, "f", &noise(3_000_000, 5));
+        let pass = ["--passphrase-file", "pass"];
+        let slowly = ["replicate", "room", PLACE, "--limit", "100KiB"];
+        let mut command = s.command(slowly.iter().chain(&pass));
+        let mut slow = command.stderr(Stdio::null()).spawn().unwrap();
+        until("it writes to the bucket", || {
+            s.path("store/rooms/backup/work/commits").exists()
+        });
+        s.run([
+            "receive",
+            PLACE,
+            "--cache",
+            "other",
+            "--status",
+            "--take-over",
+        ]);
+        assert!(s.path("other/take-over").exists(), "it was asked for");
+        let other = ["receive", PLACE, "--cache", "other", "--from", "pass"];
+        let refused = s.fails(4, other);
+        assert!(refused.contains("--take-over"), "{refused}");
+        assert!(slow.try_wait().unwrap().is_none(), "it goes on");
+        slow.kill().unwrap();
+        slow.wait().unwrap();
+    });
+}
+
 #[test]
 fn a_mounted_room_is_replicated_to_a_bucket_and_the_replica_is_mounted() {
     beside_a_bucket(|s| {

@@ -20,7 +20,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What the marker is written as before it has its name.
 const MARKER_NEW: &str = "bucket.new";
 
-/// A file that is there when the next opening shall take the room over.
+/// A file that a process holds locked which asks to take the room over, as long as it runs. One that nobody holds asks for nothing: who wrote it
+/// has failed, or wrote nothing.
 const TAKE_OVER: &str = "take-over";
 
 /// What a command line says about how a room is opened.
@@ -60,8 +61,7 @@ pub(crate) fn note(
         .mode(0o700)
         .create(dir)
         .map_err(failed)?;
-    let alone = fs::File::open(dir).map_err(failed)?;
-    flock(&alone, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
+    let _alone = alone(dir).map_err(failed)?;
     let path = dir.join(MARKER);
     let known = match fs::read_to_string(&path) {
         Ok(known) => known,
@@ -103,9 +103,46 @@ pub(crate) fn note(
         fs::rename(&new, &path).map_err(failed)?;
     }
     if settings.take_over {
-        fs::write(dir.join(TAKE_OVER), "").map_err(failed)?;
+        ask_to_take_over(dir).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Keeps other commands from changing what is noted in a directory, until it is dropped.
+fn alone(dir: &Path) -> io::Result<fs::File> {
+    let alone = fs::File::open(dir)?;
+    flock(&alone, FlockOperation::LockExclusive)?;
+    Ok(alone)
+}
+
+/// The files by which this process asks.
+static ASKING: Mutex<Vec<fs::File>> = Mutex::new(Vec::new());
+
+/// Asks for what [`TAKE_OVER`] says, for this process and those that it starts. The directory is locked.
+fn ask_to_take_over(dir: &Path) -> io::Result<()> {
+    let mut options = fs::File::options();
+    let file = options.write(true).create(true).truncate(true);
+    let file = file.open(dir.join(TAKE_OVER))?;
+    flock(&file, FlockOperation::LockShared)?;
+    let mut asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    asking.push(file);
+    Ok(())
+}
+
+/// Whether a process that still runs asks to take the room over.
+fn is_to_be_taken_over(dir: &Path) -> io::Result<bool> {
+    // Nobody else tries the lock meanwhile.
+    let _alone = alone(dir)?;
+    let mut options = fs::File::options();
+    let file = match options.read(true).write(true).open(dir.join(TAKE_OVER)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(false),
+        Err(e) if e == rustix::io::Errno::WOULDBLOCK => Ok(true),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// The storages that are open here, for what `info` shows of them.
@@ -164,7 +201,7 @@ fn at(place: &Place) -> impl Fn(io::Error) -> io::Error {
 fn open(dir: &Path, read_only: bool) -> io::Result<(Place, Arc<BucketStorage>)> {
     let (place, mut options) = place_and_options(dir)?;
     options.read_only = read_only;
-    options.take_over = !read_only && dir.join(TAKE_OVER).exists();
+    options.take_over = !read_only && is_to_be_taken_over(dir)?;
     let opened = BucketStorage::open(place.store()?, place.prefix(), dir, options);
     let opened = Arc::new(opened.map_err(at(&place))?);
     if !read_only {
@@ -251,7 +288,7 @@ fn taken_over(dir: &Path) {
 /// Opens a storage for writing once the other one of a pair is gone.
 fn wait_to_write(dir: &Path, pair: Pair, turn: &Turn<'_>) -> io::Result<Arc<BucketStorage>> {
     let (place, mut options) = place_and_options(dir)?;
-    options.take_over = dir.join(TAKE_OVER).exists();
+    options.take_over = is_to_be_taken_over(dir)?;
     options.lease = Some(pair.lease);
     let standby = Standby::open(place.store()?, place.prefix(), dir, options);
     let mut standby = standby.map_err(at(&place))?;
