@@ -274,12 +274,15 @@ pub(crate) fn files_for_room(dir: &Path) -> Vec<PathBuf> {
 
 /// Files that a process reads to reach a store or a log: certificates, passwords, and tokens that represent credentials.
 pub(crate) fn files_for_store() -> Vec<PathBuf> {
+    files_named_by(|name| std::env::var_os(name))
+}
+
+/// The same with these variables.
+fn files_named_by(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let variables = [
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
         "AWS_CA_BUNDLE",
-        "AWS_WEB_IDENTITY_TOKEN_FILE",
-        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
         "PGPASSFILE",
         "PGSSLROOTCERT",
         "PGSSLCERT",
@@ -288,9 +291,16 @@ pub(crate) fn files_for_store() -> Vec<PathBuf> {
         "ETCDCTL_CERT",
         "ETCDCTL_KEY",
     ];
-    let given = variables.into_iter().filter_map(std::env::var_os);
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let passwords = home.map(|home| home.join(".pgpass"));
+    // Read again and again, and replaced by other files meanwhile, as Kubernetes does.
+    let tokens = [
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    ];
+    let home = variable("HOME").map(PathBuf::from);
+    let tokens = tokens.into_iter().filter_map(&variable).map(PathBuf::from);
+    let tokens = tokens.map(|token| directory_of_token(token, home.as_deref()));
+    let given = variables.into_iter().filter_map(&variable);
+    let passwords = home.as_deref().map(|home| home.join(".pgpass"));
     let usual = [
         "/etc/ssl",
         "/etc/pki",
@@ -299,8 +309,20 @@ pub(crate) fn files_for_store() -> Vec<PathBuf> {
     ];
     let usual = usual.into_iter().map(OsStr::new).map(OsStr::to_owned);
     let all = given.chain(usual).map(PathBuf::from);
-    let all = all.chain(passwords);
+    let all = all.chain(passwords).chain(tokens);
     all.filter(|path| path.exists()).collect()
+}
+
+/// Where a token is, and those will be that replace it; the file alone where its directory has all of a user's or the machine's files.
+fn directory_of_token(token: PathBuf, home: Option<&Path>) -> PathBuf {
+    let has_all = |dir: &Path| {
+        let is_above_home = home.is_some_and(|home| home.starts_with(dir));
+        is_above_home || dir.parent().is_none()
+    };
+    match token.parent() {
+        Some(dir) if !has_all(dir) => dir.to_owned(),
+        _ => token,
+    }
 }
 
 #[cfg(test)]
@@ -321,6 +343,25 @@ mod tests {
             }
         });
         (answer, count)
+    }
+
+    /// A confined process could read the token that was there when it began, and no later one.
+    #[test]
+    fn tokens_may_be_replaced_by_other_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let token = dir.path().join("token");
+        std::fs::write(&token, "x").unwrap();
+        let files = |home: &Path| {
+            files_named_by(|name| match name {
+                "AWS_WEB_IDENTITY_TOKEN_FILE" => Some(token.clone().into()),
+                "HOME" => Some(home.into()),
+                _ => None,
+            })
+        };
+        let elsewhere = files(Path::new("/home/ada"));
+        assert!(elsewhere.contains(&dir.path().to_owned()));
+        let within_home = files(dir.path());
+        assert!(within_home.contains(&token) && !within_home.contains(&dir.path().to_owned()));
     }
 
     #[test]
