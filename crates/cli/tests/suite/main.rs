@@ -10,6 +10,7 @@ mod bench_own_stores;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod disk_in_bucket;
 mod docs;
 mod errors;
 mod examples;

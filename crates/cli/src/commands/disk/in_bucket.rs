@@ -54,14 +54,19 @@ impl Ended {
     }
 }
 
-/// Opens the disk in the bucket that a directory represents. When it has ended the process is asked to stop, and nothing is answered.
+/// Opens the disk in the bucket that a directory represents. When it has ended the process is asked to stop, and nothing is answered. The calling
+/// thread is the one that stops the server: no client waits for its calls, and they return.
 pub(super) fn open(dir: &Path, stop: &Stop, ended: &Ended) -> Result<Arc<StoredDevice>> {
     let storage = bucket::storage(dir, false).map_err(failed)?;
     let storage = storage.ok_or_else(|| Error::failed("it is in no bucket"))?;
     let (stop, ended) = (stop.clone(), ended.clone());
+    let stopping = std::thread::current().id();
     let end = move |why: &WriterState| {
         let _ = ended.0.set(why.clone());
         stop.ask();
+        if std::thread::current().id() == stopping {
+            return;
+        }
         loop {
             // An answer, even a refusal, is for the one that has the disk now. The process is about to end.
             std::thread::park();

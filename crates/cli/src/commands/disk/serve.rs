@@ -101,7 +101,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let stop = service::Stop::on_signals(args.grace + FLUSH_MAX)
         .map_err(|e| Error::failed(format!("signals cannot be received: {e}")))?;
     let ended = Ended::default();
-    let Started { server, in_bucket } = start(args, &stop, &ended)?;
+    let started = start(args, &stop, &ended);
+    let Started { server, in_bucket } =
+        started.map_err(|e| ended.error(&args.store).unwrap_or(e))?;
     let (address, id) = (server.local_addr(), server.id());
     let server = Arc::new(RwLock::new(server));
     let service = service::Service::start(&args.service, Arc::new(Watched(server.clone())))
@@ -124,9 +126,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     // Poisoned by a bug of ours alone; what is written is to be made durable all the same.
     let mut server = server.write().unwrap_or_else(PoisonError::into_inner);
     let name = bucket::room_name(&args.store);
-    server
-        .stop(args.grace)
-        .map_err(|e| Error::failed(format!("{}: the last flush: {e}", name.display())))?;
+    server.stop(args.grace).map_err(|e| {
+        let failed = || Error::failed(format!("{}: the last flush: {e}", name.display()));
+        ended.error(&args.store).unwrap_or_else(failed)
+    })?;
     if let Some(device) = in_bucket {
         device.close();
     }
