@@ -108,12 +108,33 @@ impl Drop for Follower {
     }
 }
 
+/// Newer moments that cannot be opened.
+#[derive(Debug, Default)]
+struct Unreadable {
+    is_reported: bool,
+    /// Since when, although the store answers.
+    since: Option<Instant>,
+}
+
+impl Unreadable {
+    /// Notes that one could not be; whether that is so for too long.
+    fn is_too_long(&mut self, why: &Error, now: Instant) -> bool {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            tracing::warn!("a newer moment of the room cannot be opened: {why}");
+        }
+        if matches!(why, Error::Io(_)) {
+            self.since = None;
+            return false;
+        }
+        now.duration_since(*self.since.get_or_insert(now)) > UNREADABLE
+    }
+}
+
 fn follow(following: &Weak<ReadOnly<Following>>, mut moments: Box<dyn Moments>, stop: &Stop) {
     let mut looked = Instant::now();
     // A newer moment that could not be opened yet. It is tried again: nobody knows whether there will be a newer one.
     let mut pending = None;
-    // Since when it could not.
-    let mut unreadable: Option<Instant> = None;
+    let mut unreadable = Unreadable::default();
     // Whether the store does not answer.
     let mut is_away = false;
     while !stop.wait_for(INTERVAL) {
@@ -148,7 +169,7 @@ fn follow(following: &Weak<ReadOnly<Following>>, mut moments: Box<dyn Moments>, 
         };
         match following.shown().later(storage) {
             Ok(later) => {
-                (pending, unreadable) = (None, None);
+                (pending, unreadable) = (None, Unreadable::default());
                 *following.current.write() = Arc::new(later);
             }
             // A writer that shares this machine's state directory may remember there a commit that came after this moment was read. That
@@ -159,11 +180,7 @@ fn follow(following: &Weak<ReadOnly<Following>>, mut moments: Box<dyn Moments>, 
             }
             // The moment of an unfinished rekey can be opened by the writer only; and a store may go away while it is read.
             Err(e) => {
-                if unreadable.is_none() {
-                    tracing::warn!("a newer moment of the room cannot be opened: {e}");
-                }
-                let since = *unreadable.get_or_insert_with(Instant::now);
-                if since.elapsed() > UNREADABLE && !matches!(e, Error::Io(_)) {
+                if unreadable.is_too_long(&e, Instant::now()) {
                     following.end(&e);
                     return;
                 }
@@ -250,6 +267,22 @@ mod tests {
             self.storage.refuse_any(1, Fault::Io, Times::Always);
             Ok(Some(Arc::new(self.storage.clone())))
         }
+    }
+
+    /// A store that was away for a minute, and then one moment in the middle of a rekey, ended the mount.
+    #[test]
+    fn time_without_a_store_does_not_count_as_time_with_unreadable_moments() {
+        let (away, rekeyed) = (
+            Error::from(std::io::Error::other("away")),
+            Error::Damaged("rekeyed".into()),
+        );
+        let (begin, more) = (Instant::now(), UNREADABLE + Duration::from_secs(1));
+        let mut unreadable = Unreadable::default();
+        assert!(!unreadable.is_too_long(&away, begin));
+        assert!(!unreadable.is_too_long(&rekeyed, begin + more));
+        assert!(!unreadable.is_too_long(&away, begin + more));
+        assert!(!unreadable.is_too_long(&rekeyed, begin + more));
+        assert!(unreadable.is_too_long(&rekeyed, begin + 2 * more));
     }
 
     /// It stayed at the older moment until the writer committed again, which it may never do.
