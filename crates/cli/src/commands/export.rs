@@ -82,7 +82,14 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     beside.as_file().sync_all().map_err(failed)?;
     let named = match args.force {
         true => beside.persist(&args.tar),
-        false => beside.persist_noclobber(&args.tar),
+        false => beside.persist_noclobber(&args.tar).or_else(|refused| {
+            // Some file systems of FUSE can neither leave a name alone that is there nor give a file a second one.
+            let there = args.tar.symlink_metadata();
+            match there.is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+                true => refused.file.persist(&args.tar),
+                false => Err(refused),
+            }
+        }),
     };
     named.map_err(|e| failed(e.error))?;
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
