@@ -289,6 +289,13 @@ impl Listener {
     }
 }
 
+/// Whether the other side has closed its end.
+pub(crate) fn has_left(stream: &UnixStream) -> bool {
+    // A hang-up is reported whatever is asked for.
+    let mut fds = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 /// Lets only the user of this process and root go on; each read and write then has so much time.
 pub(crate) fn admit(stream: &UnixStream, time: Duration) -> io::Result<()> {
     let peer = rustix::net::sockopt::socket_peercred(stream)?;

@@ -24,6 +24,8 @@ use crate::work;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many clients are served at once; more are sent away.
 const CLIENTS_MAX: usize = 32;
+/// How often it is looked whether a client that waits for the end of the mount is still there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Progress is reported at most this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -233,15 +235,15 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             let _ = first.write_all(&encode_line(&Line::Progress(0, 0)));
             let mut closed = state.closed.lock().unwrap_or_else(PoisonError::into_inner);
             loop {
-                match &*closed {
-                    Some(answer) => return answer.clone(),
-                    None => {
-                        closed = state
-                            .closing
-                            .wait(closed)
-                            .unwrap_or_else(PoisonError::into_inner)
-                    }
+                if let Some(answer) = &*closed {
+                    return answer.clone();
                 }
+                // An `umount` that was refused, or stopped: its place is another client's.
+                if socket::has_left(stream) {
+                    return Answer::Done(Reply::Nothing);
+                }
+                let waited = state.closing.wait_timeout(closed, LOOK_INTERVAL);
+                closed = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
         Request::Unmount {} => outcome((state.mount.unmount)().map(|()| Reply::Nothing)),
@@ -335,5 +337,65 @@ impl Reporting<'_> {
         stream
             .write_all(&encode_line(&Line::Progress(done, total)))
             .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+    use crate::socket::Trust;
+
+    fn server_in(dir: &Path) -> Server {
+        let mount = Mount {
+            unmount: Box::new(|| Ok(())),
+            confined: false,
+            snapshot: None,
+            snapshots: None,
+        };
+        Server::start(dir, dir, false, mount, RoomNow::new(|| None)).unwrap()
+    }
+
+    /// The first line of the answer to a request; empty: there was none.
+    fn first_line(dir: &Path, request: &Request) -> (String, UnixStream) {
+        let stream = socket::connect(dir, SOCKET, Trust::OwnUser).unwrap();
+        // Who was sent away may notice it here, or there.
+        let _ = (&stream).write_all(&encode_line(request));
+        let mut line = String::new();
+        let _ = BufReader::new(&stream).read_line(&mut line);
+        (line, stream)
+    }
+
+    /// What failed: each `umount` of a mount in use left a thread behind that waited for the end of the mount, and after as many as there
+    /// may be clients at once nobody was answered any more.
+    #[test]
+    fn who_waited_for_the_end_and_left_takes_no_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server_in(dir.path());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for _ in 0..2 * CLIENTS_MAX {
+            // Those that left are noticed in a while.
+            while !first_line(dir.path(), &Request::AwaitClose {})
+                .0
+                .contains("progress")
+            {
+                assert!(Instant::now() < deadline, "nobody is answered any more");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        server.remove_name();
+    }
+
+    #[test]
+    fn who_waits_for_the_end_hears_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server_in(dir.path());
+        let (_, waiting) = first_line(dir.path(), &Request::AwaitClose {});
+        server.closed(&Ok(()));
+        let mut line = String::new();
+        BufReader::new(waiting).read_line(&mut line).unwrap();
+        assert!(line.contains("nothing"), "{line}");
+        server.remove_name();
     }
 }
