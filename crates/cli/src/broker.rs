@@ -7,13 +7,17 @@
 //! 1. The command touches nothing but names right in the directory or one level below it, whatever the process asks for.
 //! 2. The process gets only files of that directory, and only for as long as its request runs. Where it was asked for a stream,
 //!    it gets the end of a pipe for that too.
+//! 3. A step that was not answered is the last one: its answer, if it came later, would be taken for that of the next.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +29,8 @@ use crate::descriptors::{self, Lines, encode_line};
 const ANSWER_MAX: usize = 64 << 20;
 /// How long the command may take for a step: a slow disk makes names durable in it.
 const STEP_TIMEOUT: Duration = Duration::from_secs(300);
+/// How often it is looked whether a command is still to be waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A step in the directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -197,10 +203,34 @@ fn inside_or_itself(dir: &str) -> io::Result<&str> {
     }
 }
 
+/// Does work that waits for a command on `stream`. From when it `stops`, no step of it waits any more: the command may be suspended.
+pub(crate) fn waiting_unless<T>(
+    stops: &(dyn Fn() -> bool + Sync),
+    stream: &UnixStream,
+    work: impl FnOnce() -> T,
+) -> T {
+    std::thread::scope(|scope| {
+        let (_goes_on, over) = mpsc::channel::<()>();
+        let watch = move || {
+            while over.recv_timeout(LOOK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if stops() {
+                    return drop(stream.shutdown(Shutdown::Read));
+                }
+            }
+        };
+        let watching = thread::Builder::new().name("broker".into());
+        if let Err(e) = watching.spawn_scoped(scope, watch) {
+            tracing::warn!("a command is waited for in any case: {e}");
+        }
+        work()
+    })
+}
+
 /// The confined process's side.
 #[derive(Debug)]
 pub(crate) struct Brokered {
-    connection: Mutex<(UnixStream, Lines)>,
+    /// `None`: a step was not answered.
+    connection: Mutex<Option<(UnixStream, Lines)>>,
     /// The line that brings a step to the command, in the words of this socket.
     line: fn(Step) -> Vec<u8>,
 }
@@ -210,7 +240,7 @@ impl Brokered {
         let (sending, receiving) = (stream.try_clone()?, stream.try_clone()?);
         receiving.set_read_timeout(Some(STEP_TIMEOUT))?;
         Ok(Self {
-            connection: Mutex::new((sending, Lines::new(receiving))),
+            connection: Mutex::new(Some((sending, Lines::new(receiving)))),
             line,
         })
     }
@@ -221,8 +251,10 @@ impl Brokered {
             .connection
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        descriptors::send(&connection.0, &line, None)?;
-        let (answer, file) = connection.1.next(ANSWER_MAX)?;
+        let (sending, receiving) = connection.as_mut().ok_or(ErrorKind::NotConnected)?;
+        let sent = descriptors::send(sending, &line, None);
+        let answered = sent.and_then(|()| receiving.next(ANSWER_MAX));
+        let (answer, file) = answered.inspect_err(|_| *connection = None)?;
         match serde_json::from_slice(&answer)? {
             Outcome::Failed(number) => Err(io::Error::from_raw_os_error(number)),
             outcome => Ok((outcome, file)),
@@ -329,6 +361,21 @@ mod tests {
     #[test]
     fn a_directory_through_a_command_keeps_the_contract() {
         storage::testing::contract::run(brokered);
+    }
+
+    /// What failed: a step got the answer of the one before, for which nobody had waited any more, and with it the file of that.
+    #[test]
+    fn after_a_step_without_an_answer_no_other_is_asked_for() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let line = |step| encode_line(&step).to_vec();
+        let storage = Brokered::new(&here, line).unwrap();
+        here.set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let first = storage.open("first", OpenMode::Read).unwrap_err();
+        assert_eq!(first.kind(), ErrorKind::WouldBlock);
+        let file = tempfile::tempfile().unwrap();
+        descriptors::send(&there, &encode_line(&Outcome::Done), Some(file.as_fd())).unwrap();
+        storage.open("second", OpenMode::Read).unwrap_err();
     }
 
     #[test]

@@ -43,6 +43,7 @@ mod prices;
 pub mod program;
 mod progress;
 mod proxy;
+mod reporting;
 mod runtime;
 mod sending;
 mod siblings;

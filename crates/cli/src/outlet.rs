@@ -12,6 +12,11 @@ const LOOK_INTERVAL: Timespec = Timespec {
     tv_nsec: 200_000_000,
 };
 
+/// Why a command that is waited for gets no answer.
+pub(crate) fn closing() -> io::Error {
+    io::Error::other("the room is being closed")
+}
+
 /// Writes to a pipe until the process is to end.
 pub(crate) struct Outlet<'a> {
     pipe: File,
@@ -36,7 +41,7 @@ impl Write for Outlet<'_> {
             }
             if (self.stopping)() {
                 // Not `Interrupted`: that would be tried again.
-                return Err(io::Error::other("the room is being closed"));
+                return Err(closing());
             }
             let mut fds = [PollFd::new(&self.pipe, PollFlags::OUT)];
             match poll(&mut fds, Some(&LOOK_INTERVAL)) {

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use room::{Keep, Room, SendRequest, SendScratch, Timestamp};
 use storage::Storage;
 
-use crate::broker::{Broker, Brokered, Step};
+use crate::broker::{self, Broker, Brokered, Step};
 use crate::error::{Error, Result};
-use crate::outlet::Outlet;
+use crate::outlet::{Outlet, closing};
 use crate::wire::{Reply, Request};
 use crate::work::{self, Progress};
 
@@ -83,12 +83,28 @@ pub(crate) fn receive(
     answer
 }
 
-/// The process's end. `line`: how a step is asked for on this connection; `stops`: whether to stop while nobody reads.
+/// The process's end. `line`: how a step is asked for on this connection; `stops`: whether to stop while nobody reads or answers.
 pub(crate) fn send(
     (dir, room): (&Path, &Room),
     request: &SendRequest,
     stream: &UnixStream,
     line: fn(Step) -> Vec<u8>,
+    stops: &(dyn Fn() -> bool + Sync),
+    progress: Progress<'_>,
+) -> Result<Reply> {
+    let sent = broker::waiting_unless(stops, stream, || {
+        send_to((dir, room), request, (stream, line), stops, progress)
+    });
+    match sent {
+        Err(_) if stops() => Err(Error::room(dir, closing().into())),
+        sent => sent,
+    }
+}
+
+fn send_to(
+    (dir, room): (&Path, &Room),
+    request: &SendRequest,
+    (stream, line): (&UnixStream, fn(Step) -> Vec<u8>),
     stops: &dyn Fn() -> bool,
     progress: Progress<'_>,
 ) -> Result<Reply> {
@@ -100,4 +116,46 @@ pub(crate) fn send(
     let sent = work::send(dir, room, request, &scratch, &mut out, progress)?;
     out.flush().map_err(broken)?;
     Ok(Reply::Sent(sent))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use room::{Argon2Cost, NewCredential, NewRoom, NewSnapshot, OpenOptions, Secret};
+
+    use super::*;
+    use crate::descriptors::encode_line;
+
+    /// What failed: a suspended command kept the room, which was to be closed, for as long as a step may take: five minutes.
+    #[test]
+    fn a_command_that_does_not_answer_keeps_no_room_that_is_to_be_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+            secret: Secret::from(b"pass".to_vec()),
+            cost: Argon2Cost::LEAST,
+        });
+        new.open = OpenOptions {
+            state_dir: Some(dir.path().join("state")),
+            ..OpenOptions::default()
+        };
+        let room = Room::create(&dir.path().join("room"), new).unwrap();
+        room.create_snapshot("one", NewSnapshot::default()).unwrap();
+        let (ended, end) = mpsc::channel();
+        let (here, command) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || {
+            let request = SendRequest {
+                to: "one".into(),
+                ..SendRequest::default()
+            };
+            let line = |step| encode_line(&step).to_vec();
+            let place = (Path::new("room"), &room);
+            let sent = send(place, &request, &here, line, &|| true, &|_, _| true);
+            ended.send(sent.unwrap_err().to_string()).unwrap();
+        });
+        let said = end.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(said.contains("the room is being closed"), "{said}");
+        drop(command);
+    }
 }

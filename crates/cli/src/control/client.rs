@@ -1,6 +1,6 @@
 //! The client's side of the control socket: one connection a request.
 
-use std::io::{BufRead, BufReader, Cursor, Read, Write};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -260,7 +260,11 @@ pub(crate) fn receive(
                     ));
                 }
             }
-            Line::Step(step) => act(&step).map_err(broken)?,
+            Line::Step(step) => match act(&step) {
+                // It waits for no step any more, and says why.
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
+                done => done.map_err(broken)?,
+            },
             Line::Answer(answer) => return answer.into_result(),
         }
     }

@@ -1,6 +1,6 @@
 //! The serving process's side of the control socket.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,10 +12,12 @@ use room::{Room, SendRequest};
 use super::{
     Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, Transport, encode_line, parse_request,
 };
-use crate::broker::Brokered;
+use crate::broker::{self, Brokered};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::hex::{path_from_hex, path_to_hex};
+use crate::outlet::closing;
+use crate::reporting::Reporting;
 use crate::sending;
 use crate::socket::{self, Listener};
 use crate::work;
@@ -26,8 +28,6 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 const CLIENTS_MAX: usize = 32;
 /// How often it is looked whether a client that waits for the end of the mount is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Progress is reported at most this often.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The mount, as far as requests concern it.
 pub(crate) struct Mount {
@@ -254,12 +254,11 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                     "the room is being unmounted",
                 ));
             };
-            let progress = Reporting {
-                stream,
-                state,
-                last: Mutex::new(None),
-            };
-            let report = |done, total| progress.report(done, total);
+            let progress = Reporting::new(stream, |done, total| {
+                encode_line(&Line::Progress(done, total)).to_vec()
+            });
+            let stops = || state.stopping.load(Ordering::Relaxed);
+            let report = |done, total| !stops() && progress.report(done, total);
             if state.mount.confined && work::needs_plugin(&room, request) {
                 return Answer::from(&Error::failed(format!(
                     "{}: this takes an age plugin, which the confined process of the mount cannot start: unmount the room first",
@@ -291,9 +290,18 @@ fn backup(
     let line = |step| encode_line(&Line::Step(step)).to_vec();
     let storage =
         Brokered::new(stream, line).map_err(|e| Error::failed(format!("control socket: {e}")))?;
-    room.backup_through(Arc::new(storage), &target, progress)
-        .map(|report| Reply::Backup(work::backup_reply(report)))
-        .map_err(|e| work::backup_failed(&state.dir, &target, e))
+    let stops = || state.stopping.load(Ordering::Relaxed);
+    let done = broker::waiting_unless(&stops, stream, || {
+        room.backup_through(Arc::new(storage), &target, progress)
+    });
+    match done {
+        Ok(report) => Ok(Reply::Backup(work::backup_reply(report))),
+        // Whatever the step said that did not wait for the command.
+        Err(room::Error::Io(e)) if stops() && e.kind() != ErrorKind::Interrupted => {
+            Err(Error::room(&state.dir, closing().into()))
+        }
+        Err(e) => Err(work::backup_failed(&state.dir, &target, e)),
+    }
 }
 
 /// Writes a snapshot to a pipe of the client's, with a directory of the client's for what is collected.
@@ -313,30 +321,6 @@ fn outcome(result: Result<Reply>) -> Answer {
     match result {
         Ok(reply) => Answer::Done(reply),
         Err(e) => Answer::from(&e),
-    }
-}
-
-/// Sends progress lines, and notices when nobody reads them any more.
-struct Reporting<'a> {
-    stream: &'a UnixStream,
-    state: &'a State,
-    last: Mutex<Option<Instant>>,
-}
-
-impl Reporting<'_> {
-    fn report(&self, done: u64, total: u64) -> bool {
-        if self.state.stopping.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
-            return true;
-        }
-        *last = Some(Instant::now());
-        let mut stream = self.stream;
-        stream
-            .write_all(&encode_line(&Line::Progress(done, total)))
-            .is_ok()
     }
 }
 

@@ -124,7 +124,11 @@ pub(crate) fn ask_with_progress(
                     Some(broker) => broker,
                     None => broker.insert(directory()?),
                 };
-                broker.answer(&step, &stream).map_err(failed)?;
+                match broker.answer(&step, &stream) {
+                    // It waits for no step any more, and says why.
+                    Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
+                    done => done.map_err(failed)?,
+                }
             }
             _ => break answer,
         }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metadata_server::audit::event::Admin;
 use metadata_server::server::{MetadataServer, ServerError};
@@ -16,14 +16,13 @@ use crate::control;
 use crate::descriptors::encode_line;
 use crate::error::{Error, Result};
 use crate::hex::path_from_hex;
+use crate::reporting::Reporting;
 use crate::sending;
 use crate::socket::{self, Listener};
 use crate::work;
 
 /// Longest line of a request, bytes.
 const LINE_MAX: usize = 16 << 20;
-/// Between two reports of progress.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 fn carry_out(server: &MetadataServer, request: Request) -> std::result::Result<Reply, ServerError> {
     Ok(match request {
@@ -161,20 +160,10 @@ impl Drop for Socket {
 
 /// Reports progress to who waits; false where nobody does any more, or the server stops.
 fn reporting(stream: &UnixStream, asked: &Asked) -> impl Fn(u64, u64) -> bool + Sync {
-    let last = Mutex::new(None);
-    move |done, total| {
-        if !is_wanted(asked) {
-            return false;
-        }
-        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|at: Instant| at.elapsed() < PROGRESS_INTERVAL) {
-            return true;
-        }
-        *last = Some(Instant::now());
-        (&*stream)
-            .write_all(&encode_line(&Reply::Progress(done, total)))
-            .is_ok()
-    }
+    let progress = Reporting::new(stream, |done, total| {
+        encode_line(&Reply::Progress(done, total)).to_vec()
+    });
+    move |done, total| is_wanted(asked) && progress.report(done, total)
 }
 
 /// Copies the room while it is served. Stops when nobody waits for it any more.
