@@ -114,7 +114,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let run = Run::begin(state.path()).unwrap();
         let room = MountedHere::new(&disk.path(), run.clone()).unwrap();
-        room.create("image", b"content").unwrap();
+        room.files().create("image", b"content").unwrap();
         let mount = disk.path().join("mnt");
         let making = Making::new(run, "a");
         let seen = |store: Box<dyn Store>| {

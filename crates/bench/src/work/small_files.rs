@@ -59,10 +59,8 @@ impl Default for Options {
     }
 }
 
-/// A store with a directory of small files. Names are without directories.
-pub trait Subject {
-    /// What it is.
-    fn facts(&self) -> StoreFacts;
+/// Files of one directory, by name.
+pub trait Files {
     /// Makes a file that is not there, with this content; durable when it returns.
     fn create(&self, name: &str, content: &[u8]) -> Result<()>;
     /// Reads a file from the beginning into `buf`, opening and closing it. How many bytes there were.
@@ -77,6 +75,14 @@ pub trait Subject {
     fn unlink(&self, name: &str) -> Result<()>;
     /// Makes everything durable.
     fn sync(&self) -> Result<()>;
+}
+
+/// A store with a directory of small files.
+pub trait Subject {
+    /// What it is.
+    fn facts(&self) -> StoreFacts;
+    /// Its files.
+    fn files(&self) -> &dyn Files;
     /// Lets everything kept in memory go, and opens or mounts afresh.
     fn reopen(&mut self) -> Result<()>;
     /// The directory on the host that holds its bytes.
@@ -291,7 +297,7 @@ fn one(
         let mut issues = Vec::new();
         prepare(subject, operation, options)?;
         if operation.is_cold() {
-            subject.sync()?;
+            subject.files().sync()?;
             subject.reopen()?;
             issues.extend(host::empty_caches(
                 subject.backing(),
@@ -313,7 +319,7 @@ fn one(
             .map(|(spans, before)| spans.snapshot().since(&before));
         if matches!(operation, Operation::Chmod | Operation::Unlink) {
             let began = SystemClock.raw_ns();
-            subject.sync()?;
+            subject.files().sync()?;
             let ns = SystemClock.raw_ns() - began;
             out.notes.push(format!(
                 "{label}: making {} changes by {} durable afterwards took {}",
@@ -366,6 +372,7 @@ fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Re
     if !Operation::REVOKING.contains(&operation) {
         return Ok(());
     }
+    let files = subject.files();
     let mut content = vec![0; options.size];
     for number in 0..options.files {
         let name = name(number);
@@ -373,25 +380,25 @@ fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Re
             Operation::ChmodRevoking => {
                 let data = Data::new(options.seed, u64::from(number), Content::Unique);
                 data.fill(0, &mut content, |_| 0);
-                subject.create(&name, &content)?;
+                files.create(&name, &content)?;
             }
-            Operation::UnlinkRevoking => remove(subject, &name)?,
-            _ => subject.chmod(&name, MODE_TO_READ)?,
+            Operation::UnlinkRevoking => remove(files, &name)?,
+            _ => files.chmod(&name, MODE_TO_READ)?,
         }
         if operation.concerns(number) {
             subject.other_reads(&name, &mut content)?;
         }
         if operation == Operation::ReadRevoked {
-            remove(subject, &name)?;
+            remove(files, &name)?;
         }
     }
     Ok(())
 }
 
 /// Takes the right to read from others, and gives it back.
-fn remove(subject: &dyn Subject, name: &str) -> Result<()> {
-    subject.chmod(name, MODE_TO_NONE)?;
-    subject.chmod(name, MODE_TO_READ)
+fn remove(files: &dyn Files, name: &str) -> Result<()> {
+    files.chmod(name, MODE_TO_NONE)?;
+    files.chmod(name, MODE_TO_READ)
 }
 
 fn name(number: u32) -> String {
@@ -429,6 +436,7 @@ fn pass(
         compared_bytes: 0,
         wrong_bytes: 0,
     };
+    let files = subject.files();
     let every = (order.len() / 50).max(1);
     for (done, number) in order.into_iter().enumerate() {
         let name = name(number);
@@ -440,15 +448,15 @@ fn pass(
         }
         let began = SystemClock.raw_ns();
         let read = Spans::operation(|| match operation {
-            Operation::Create => subject.create(&name, &content).map(|()| None),
-            Operation::Read => subject.read(&name, &mut content).map(Some),
-            Operation::Write => subject.write(&name, &content).map(|()| None),
-            Operation::Open => subject.open(&name).map(|()| None),
+            Operation::Create => files.create(&name, &content).map(|()| None),
+            Operation::Read => files.read(&name, &mut content).map(Some),
+            Operation::Write => files.write(&name, &content).map(|()| None),
+            Operation::Open => files.open(&name).map(|()| None),
             Operation::ReadRevoked => subject.other_reads(&name, &mut content).map(Some),
             Operation::Chmod | Operation::ChmodRevoking => {
-                subject.chmod(&name, MODE_TO_NONE).map(|()| None)
+                files.chmod(&name, MODE_TO_NONE).map(|()| None)
             }
-            Operation::Unlink | Operation::UnlinkRevoking => subject.unlink(&name).map(|()| None),
+            Operation::Unlink | Operation::UnlinkRevoking => files.unlink(&name).map(|()| None),
         })?;
         let ns = SystemClock.raw_ns() - began;
         let (sum, latency) = match operation.concerns(number) {

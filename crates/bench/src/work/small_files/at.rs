@@ -27,14 +27,6 @@ pub(super) struct At {
     held: Option<(Mounted, End)>,
 }
 
-impl std::fmt::Debug for At {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("At")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
-
 impl At {
     /// Makes the mountpoint in the empty directory `dir`.
     pub(super) fn new(dir: &Path, run: Arc<Run>, label: String) -> Result<Self> {

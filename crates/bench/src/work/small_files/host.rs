@@ -10,7 +10,7 @@ use ::room::spans;
 use rustix::fs::Advice;
 use tracing::span::EnteredSpan;
 
-use super::Subject;
+use super::{Files, Subject};
 use crate::model::{Issue, IssueKind, StoreFacts};
 use crate::words::bytes;
 use crate::{Error, Result, observe};
@@ -22,15 +22,15 @@ macro_rules! span {
     };
 }
 
-/// Calls on files of a directory.
+/// Files of a directory of the host.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct HostFiles {
     dir: PathBuf,
     /// Whether the calls are this store's device: not where they go to a room that says so itself.
     device: bool,
 }
 
-impl Files {
+impl HostFiles {
     pub(super) fn new(dir: PathBuf, device: bool) -> Self {
         Self { dir, device }
     }
@@ -67,20 +67,22 @@ impl Files {
             Ok(())
         })
     }
+}
 
-    pub(super) fn create(&self, name: &str, content: &[u8]) -> Result<()> {
+impl Files for HostFiles {
+    fn create(&self, name: &str, content: &[u8]) -> Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o644);
         let (at, file) = self.opened(name, &options)?;
         self.put(&at, file, content)
     }
 
-    pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<()> {
+    fn write(&self, name: &str, content: &[u8]) -> Result<()> {
         let (at, file) = self.opened(name, OpenOptions::new().write(true))?;
         self.put(&at, file, content)
     }
 
-    pub(super) fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
+    fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
         let (at, mut file) = self.opened(name, OpenOptions::new().read(true))?;
         self.call(span!(spans::DEVICE_READ), &at, "reading", || {
             let mut there = 0;
@@ -94,123 +96,46 @@ impl Files {
         })
     }
 
-    pub(super) fn open(&self, name: &str) -> Result<()> {
+    fn open(&self, name: &str) -> Result<()> {
         self.opened(name, OpenOptions::new().read(true)).map(drop)
     }
 
-    pub(super) fn chmod(&self, name: &str, mode: u32) -> Result<()> {
+    fn chmod(&self, name: &str, mode: u32) -> Result<()> {
         let at = self.dir.join(name);
         self.call(span!(spans::DEVICE_NAMES), &at, "changing its mode", || {
             fs::set_permissions(&at, Permissions::from_mode(mode))
         })
     }
 
-    pub(super) fn unlink(&self, name: &str) -> Result<()> {
+    fn unlink(&self, name: &str) -> Result<()> {
         let at = self.dir.join(name);
         self.call(span!(spans::DEVICE_NAMES), &at, "removing", || {
             fs::remove_file(&at)
         })
     }
 
-    /// `fsync` of the directory; with `all`, of everything in its file system.
-    pub(super) fn sync(&self, all: bool) -> Result<()> {
+    /// Of the whole file system where that is the kernel's. `syncfs` of a FUSE mount waits for nobody; an `fsync` of the directory
+    /// commits a room.
+    fn sync(&self) -> Result<()> {
         self.call(
             span!(spans::DEVICE_SYNC),
             &self.dir,
             "making it durable",
             || {
                 let dir = File::open(&self.dir)?;
-                if all {
-                    Ok(rustix::fs::syncfs(&dir)?)
-                } else {
-                    dir.sync_all()
+                match self.device {
+                    true => Ok(rustix::fs::syncfs(&dir)?),
+                    false => dir.sync_all(),
                 }
             },
         )
     }
 }
 
-/// A store whose files are reached through a directory of the host.
-pub(super) trait OnHost {
-    /// The calls on them.
-    fn files(&self) -> &Files;
-    /// [`Subject::facts`].
-    fn facts(&self) -> StoreFacts;
-    /// Whether all of its file system is made durable at once. `syncfs` of a FUSE mount waits for nobody; an `fsync` of the
-    /// directory commits a room.
-    fn syncs_all(&self) -> bool {
-        false
-    }
-    /// [`Subject::reopen`].
-    fn reopen(&mut self) -> Result<()>;
-    /// [`Subject::backing`].
-    fn backing(&self) -> &Path;
-    /// [`Subject::servers`].
-    fn servers(&self) -> Vec<u32> {
-        Vec::new()
-    }
-    /// [`Subject::revokes`].
-    fn revokes(&self) -> bool {
-        false
-    }
-    /// [`Subject::other_reads`].
-    fn other_reads(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
-        let _ = (name, buf);
-        Ok(0)
-    }
-    /// [`Subject::close`].
-    fn close(&mut self) -> Result<()>;
-}
-
-impl<S: OnHost> Subject for S {
-    fn facts(&self) -> StoreFacts {
-        OnHost::facts(self)
-    }
-    fn create(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.files().create(name, content)
-    }
-    fn read(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
-        self.files().read(name, buf)
-    }
-    fn write(&self, name: &str, content: &[u8]) -> Result<()> {
-        self.files().write(name, content)
-    }
-    fn open(&self, name: &str) -> Result<()> {
-        self.files().open(name)
-    }
-    fn chmod(&self, name: &str, mode: u32) -> Result<()> {
-        self.files().chmod(name, mode)
-    }
-    fn unlink(&self, name: &str) -> Result<()> {
-        self.files().unlink(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.files().sync(self.syncs_all())
-    }
-    fn reopen(&mut self) -> Result<()> {
-        OnHost::reopen(self)
-    }
-    fn backing(&self) -> &Path {
-        OnHost::backing(self)
-    }
-    fn servers(&self) -> Vec<u32> {
-        OnHost::servers(self)
-    }
-    fn revokes(&self) -> bool {
-        OnHost::revokes(self)
-    }
-    fn other_reads(&self, name: &str, buf: &mut [u8]) -> Result<usize> {
-        OnHost::other_reads(self, name, buf)
-    }
-    fn close(mut self: Box<Self>) -> Result<()> {
-        OnHost::close(&mut *self)
-    }
-}
-
 /// A plain directory.
 #[derive(Debug)]
 pub struct Directory {
-    files: Files,
+    files: HostFiles,
     dir: PathBuf,
 }
 
@@ -223,14 +148,14 @@ impl Directory {
         let dir = dir.join("plain");
         fs::create_dir(&dir).map_err(|e| Error::io(&dir, "making the directory", e))?;
         Ok(Self {
-            files: Files::new(dir.clone(), true),
+            files: HostFiles::new(dir.clone(), true),
             dir,
         })
     }
 }
 
-impl OnHost for Directory {
-    fn files(&self) -> &Files {
+impl Subject for Directory {
+    fn files(&self) -> &dyn Files {
         &self.files
     }
     fn facts(&self) -> StoreFacts {
@@ -241,16 +166,13 @@ impl OnHost for Directory {
             ..observe::store_facts(&self.dir)
         }
     }
-    fn syncs_all(&self) -> bool {
-        true
-    }
     fn reopen(&mut self) -> Result<()> {
         Ok(())
     }
     fn backing(&self) -> &Path {
         &self.dir
     }
-    fn close(&mut self) -> Result<()> {
+    fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use ::room::Room;
 
 use super::at::At;
-use super::host::{Files, OnHost};
+use super::host::HostFiles;
 use super::room::Made;
+use super::{Files, Subject};
 use crate::Result;
 use crate::model::StoreFacts;
 use crate::run_file::Run;
@@ -15,11 +16,10 @@ use crate::run_file::Run;
 const LABEL: &str = "mounted room";
 
 /// A mounted room.
-#[derive(Debug)]
 pub struct MountedHere {
     made: Made,
     at: At,
-    files: Files,
+    files: HostFiles,
     /// What is mounted.
     room: Weak<Room>,
 }
@@ -34,7 +34,7 @@ impl MountedHere {
         let (made, room) = Made::new(dir)?;
         let mut store = Self {
             made,
-            files: Files::new(at.path().to_owned(), false),
+            files: HostFiles::new(at.path().to_owned(), false),
             at,
             room: Weak::new(),
         };
@@ -49,8 +49,8 @@ impl MountedHere {
     }
 }
 
-impl OnHost for MountedHere {
-    fn files(&self) -> &Files {
+impl Subject for MountedHere {
+    fn files(&self) -> &dyn Files {
         &self.files
     }
     fn facts(&self) -> StoreFacts {
@@ -67,7 +67,7 @@ impl OnHost for MountedHere {
     fn backing(&self) -> &Path {
         self.made.dir()
     }
-    fn close(&mut self) -> Result<()> {
+    fn close(mut self: Box<Self>) -> Result<()> {
         self.at.unmount()
     }
 }

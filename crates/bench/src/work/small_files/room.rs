@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::room::{Credential, InodeNo, NewCredential, NewRoom, OpenOptions, Room, Secret, SetAttr};
 
-use super::Subject;
+use super::{Files, Subject};
 use crate::model::StoreFacts;
 use crate::{Error, Result, observe};
 
@@ -110,14 +110,7 @@ impl Library {
     }
 }
 
-impl Subject for Library {
-    fn facts(&self) -> StoreFacts {
-        self.room
-            .as_deref()
-            .map(|room| self.made.facts(LABEL, room))
-            .unwrap_or_default()
-    }
-
+impl Files for Library {
     fn create(&self, name: &str, content: &[u8]) -> Result<()> {
         self.on(name, |room| {
             let file = room.open_or_make_file(name)?;
@@ -162,6 +155,19 @@ impl Subject for Library {
 
     fn sync(&self) -> Result<()> {
         self.on("all", Room::sync)
+    }
+}
+
+impl Subject for Library {
+    fn facts(&self) -> StoreFacts {
+        self.room
+            .as_deref()
+            .map(|room| self.made.facts(LABEL, room))
+            .unwrap_or_default()
+    }
+
+    fn files(&self) -> &dyn Files {
+        self
     }
 
     fn reopen(&mut self) -> Result<()> {

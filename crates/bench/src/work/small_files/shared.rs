@@ -12,7 +12,8 @@ use ::room::{FileSystem, InodeNo};
 use parking_lot::Mutex;
 
 use super::at::At;
-use super::host::{Files, OnHost};
+use super::host::HostFiles;
+use super::{Files, Subject};
 use crate::model::StoreFacts;
 use crate::run_file::Run;
 use crate::{Error, Result, observe};
@@ -39,20 +40,11 @@ pub struct Share {
     pub reader: Option<Connect>,
 }
 
-impl std::fmt::Debug for Share {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Share")
-            .field("target", &self.target)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A mounted shared room.
-#[derive(Debug)]
 pub struct Shared {
     share: Share,
     at: At,
-    files: Files,
+    files: HostFiles,
     dir: PathBuf,
     reader: Option<Reader>,
 }
@@ -63,12 +55,6 @@ struct Reader {
     dir: InodeNo,
     /// Of the files he read. Asking for one again would show him that its rights changed.
     files: Mutex<HashMap<String, InodeNo>>,
-}
-
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").finish_non_exhaustive()
-    }
 }
 
 impl Reader {
@@ -117,7 +103,7 @@ impl Shared {
             .join(format!("strongroom-bench.{}", std::process::id()));
         let mut store = Self {
             share,
-            files: Files::new(dir.clone(), false),
+            files: HostFiles::new(dir.clone(), false),
             at,
             dir,
             reader: None,
@@ -142,8 +128,8 @@ impl Shared {
     }
 }
 
-impl OnHost for Shared {
-    fn files(&self) -> &Files {
+impl Subject for Shared {
+    fn files(&self) -> &dyn Files {
         &self.files
     }
     fn facts(&self) -> StoreFacts {
@@ -177,7 +163,7 @@ impl OnHost for Shared {
             None => Ok(0),
         }
     }
-    fn close(&mut self) -> Result<()> {
+    fn close(mut self: Box<Self>) -> Result<()> {
         // What an interrupted run left in it goes too.
         let removed = std::fs::remove_dir_all(&self.dir)
             .map_err(|e| Error::io(&self.dir, "removing the directory", e));

@@ -40,13 +40,7 @@ fn every_operation_is_done_on_every_file_of_a_directory_and_a_room_and_nothing_i
 /// A store that loses what is written to it, or shows another file's.
 struct Liar(PathBuf);
 
-impl Subject for Liar {
-    fn facts(&self) -> StoreFacts {
-        StoreFacts {
-            label: "liar".to_owned(),
-            ..StoreFacts::default()
-        }
-    }
+impl Files for Liar {
     fn create(&self, _: &str, _: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -68,6 +62,18 @@ impl Subject for Liar {
     }
     fn sync(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl Subject for Liar {
+    fn facts(&self) -> StoreFacts {
+        StoreFacts {
+            label: "liar".to_owned(),
+            ..StoreFacts::default()
+        }
+    }
+    fn files(&self) -> &dyn Files {
+        self
     }
     fn reopen(&mut self) -> Result<()> {
         Ok(())
