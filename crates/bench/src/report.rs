@@ -173,16 +173,21 @@ fn noise_words(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Stores in the order they come, with their operations.
-fn parts_by_store(parts: &[Parts]) -> Vec<(&str, Vec<&Parts>)> {
-    let mut stores: Vec<(&str, Vec<&Parts>)> = Vec::new();
-    for of in parts {
-        match stores.iter_mut().find(|(store, _)| *store == of.store) {
+/// Names in the order they first come, each with what has it.
+fn grouped<T>(all: &[T], name: impl Fn(&T) -> &str) -> Vec<(&str, Vec<&T>)> {
+    let mut groups: Vec<(&str, Vec<&T>)> = Vec::new();
+    for of in all {
+        match groups.iter_mut().find(|(known, _)| *known == name(of)) {
             Some((_, list)) => list.push(of),
-            None => stores.push((&of.store, vec![of])),
+            None => groups.push((name(of), vec![of])),
         }
     }
-    stores
+    groups
+}
+
+/// Stores in the order they come, with their operations.
+fn parts_by_store(parts: &[Parts]) -> Vec<(&str, Vec<&Parts>)> {
+    grouped(parts, |of| &of.store)
 }
 
 /// Names of the parts of some operations in the order they first come.

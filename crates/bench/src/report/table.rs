@@ -99,14 +99,7 @@ fn stores(out: &mut Out, report: &Report) {
 
 /// Works in the order they first come, each with its rows.
 pub(super) fn by_work(report: &Report) -> Vec<(&str, Vec<&Row>)> {
-    let mut groups: Vec<(&str, Vec<&Row>)> = Vec::new();
-    for row in &report.rows {
-        match groups.iter_mut().find(|(work, _)| *work == row.work) {
-            Some((_, rows)) => rows.push(row),
-            None => groups.push((&row.work, vec![row])),
-        }
-    }
-    groups
+    super::grouped(&report.rows, |of| &of.work)
 }
 
 /// The comparison that has this row on its other side.

@@ -9,14 +9,7 @@ use crate::words::{bytes, time_ns};
 
 /// What grows, in the order it comes, with its operations.
 pub(super) fn overs(growth: &[Growth]) -> Vec<(&str, Vec<&Growth>)> {
-    let mut overs: Vec<(&str, Vec<&Growth>)> = Vec::new();
-    for of in growth {
-        match overs.iter_mut().find(|(over, _)| *over == of.over) {
-            Some((_, list)) => list.push(of),
-            None => overs.push((&of.over, vec![of])),
-        }
-    }
-    overs
+    crate::report::grouped(growth, |of| &of.over)
 }
 
 /// The time, and the memory; what has fewer than two valid sizes is in no chart.

@@ -37,14 +37,7 @@ pub(super) fn chart(report: &Report) -> Markup {
 }
 
 fn works(report: &Report) -> Vec<(&str, Vec<&Comparison>)> {
-    let mut works: Vec<(&str, Vec<&Comparison>)> = Vec::new();
-    for of in &report.comparisons {
-        match works.iter_mut().find(|(work, _)| *work == of.work) {
-            Some((_, list)) => list.push(of),
-            None => works.push((&of.work, vec![of])),
-        }
-    }
-    works
+    crate::report::grouped(&report.comparisons, |of| &of.work)
 }
 
 /// From where to where lines of the axis are drawn: beside the bars only, so that none crosses a word.
