@@ -1,4 +1,3 @@
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 
 use super::*;
@@ -27,9 +26,6 @@ impl Object for Memory {
     }
     fn sync(&self) -> io::Result<()> {
         Ok(())
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 }
 

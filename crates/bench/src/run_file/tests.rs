@@ -43,11 +43,17 @@ fn place() -> Place {
     Place { dir, state, under }
 }
 
-#[test]
-fn a_run_that_ends_leaves_neither_directory_nor_run_file() {
+/// A run with a work directory.
+fn begun() -> (Place, Arc<Run>, WorkDir) {
     let place = place();
     let run = Run::begin(&place.state).unwrap();
-    let mut work = run.directory(&place.under).unwrap();
+    let work = run.directory(&place.under).unwrap();
+    (place, run, work)
+}
+
+#[test]
+fn a_run_that_ends_leaves_neither_directory_nor_run_file() {
+    let (place, _run, mut work) = begun();
     fs::write(work.path().join("data"), "x").unwrap();
     assert_eq!(names(&place.state).len(), 1);
     work.remove().unwrap();
@@ -71,9 +77,7 @@ fn what_is_forgotten_twice_does_not_bring_the_run_file_back() {
 
 #[test]
 fn clean_removes_what_a_killed_run_left_and_nothing_else() {
-    let place = place();
-    let run = Run::begin(&place.state).unwrap();
-    let work = run.directory(&place.under).unwrap();
+    let (place, run, work) = begun();
     fs::create_dir_all(work.path().join("a/b")).unwrap();
     fs::write(work.path().join("a/b/c"), "x").unwrap();
     std::os::unix::fs::symlink(place.under.join("precious"), work.path().join("link")).unwrap();
@@ -89,9 +93,7 @@ fn clean_removes_what_a_killed_run_left_and_nothing_else() {
 
 #[test]
 fn a_run_that_goes_on_is_left_alone() {
-    let place = place();
-    let run = Run::begin(&place.state).unwrap();
-    let work = run.directory(&place.under).unwrap();
+    let (place, _run, work) = begun();
     let done = clean(&place.state, &nothing_in_rooms).unwrap();
     assert!(done[0].said.contains("goes on"), "{done:?}");
     assert!(work.path().exists());
@@ -134,9 +136,7 @@ fn a_directory_without_our_mark_or_name_stays() {
 
 #[test]
 fn a_run_killed_before_the_mark_is_cleaned_when_the_directory_is_empty() {
-    let place = place();
-    let run = Run::begin(&place.state).unwrap();
-    let work = run.directory(&place.under).unwrap();
+    let (place, run, work) = begun();
     fs::remove_file(work.path().join(MARK)).unwrap();
     kill(&run, work);
     assert!(!clean(&place.state, &nothing_in_rooms).unwrap()[0].left);
@@ -145,9 +145,7 @@ fn a_run_killed_before_the_mark_is_cleaned_when_the_directory_is_empty() {
 
 #[test]
 fn nothing_is_removed_across_a_mount() {
-    let place = place();
-    let run = Run::begin(&place.state).unwrap();
-    let work = run.directory(&place.under).unwrap();
+    let (place, run, work) = begun();
     let at = work.path().join("mnt");
     fs::create_dir(&at).unwrap();
     let bound = std::process::Command::new("mount")
@@ -170,9 +168,7 @@ fn nothing_is_removed_across_a_mount() {
 
 #[test]
 fn a_mount_of_ours_is_unmounted_before_its_directory_goes() {
-    let place = place();
-    let run = Run::begin(&place.state).unwrap();
-    let work = run.directory(&place.under).unwrap();
+    let (place, run, work) = begun();
     let at = work.path().join("mnt");
     fs::create_dir(&at).unwrap();
     run.will_mount(&at).unwrap();

@@ -169,8 +169,11 @@ pub trait Object: Send + Sync {
     /// Writes all of `data`.
     ///
     /// # Errors
-    /// `PermissionDenied` where it was opened for reading; what the system says.
-    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()>;
+    /// `PermissionDenied` where it is only read; what the system says.
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let _ = (data, offset);
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
 
     /// Makes what was written durable.
     ///
@@ -179,7 +182,9 @@ pub trait Object: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 
     /// Its descriptor, where the kernel knows it: for io_uring and for asking the page cache.
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Whether it has no bytes.
     ///

@@ -151,16 +151,8 @@ impl Object for Remote {
         Ok(())
     }
 
-    fn write_at(&self, _data: &[u8], _offset: u64) -> io::Result<()> {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-
     fn sync(&self) -> io::Result<()> {
         Ok(())
-    }
-
-    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        None
     }
 }
 

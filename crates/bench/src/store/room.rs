@@ -364,10 +364,6 @@ impl Object for RoomObject {
     fn sync(&self) -> io::Result<()> {
         self.room.fsync(self.no).map_err(io_error)
     }
-
-    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        None
-    }
 }
 
 impl Drop for RoomObject {

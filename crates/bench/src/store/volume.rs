@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -143,16 +142,8 @@ impl Object for Contents {
         self.0.read_at(buf, offset)
     }
 
-    fn write_at(&self, _data: &[u8], _offset: u64) -> io::Result<()> {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-
     fn sync(&self) -> io::Result<()> {
         Ok(())
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
     }
 }
 
