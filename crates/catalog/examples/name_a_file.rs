@@ -9,7 +9,7 @@ use std::sync::Arc;
 use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
-    Catalog, Change, FileFlags, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
+    Catalog, Change, FileFlags, FileKind, Inode, InodeNo, OpenOptions, Timestamp,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let key = MasterKey::random().catalog_key(&RoomId::random());
     let options = OpenOptions::default();
 
-    let catalog = SqlCatalog::create(&storage, "catalog.db", &key, &options)?;
+    let catalog = Catalog::create(&storage, "catalog.db", &key, &options)?;
     let no = catalog.new_inode();
     // One call is one operation: after a crash the file is there with its name, or not at all.
     catalog.apply(&[
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let generation = catalog.commit()?;
     drop(catalog);
 
-    let catalog = SqlCatalog::open(&storage, "catalog.db", &key, &options)?;
+    let catalog = Catalog::open(&storage, "catalog.db", &key, &options)?;
     let found = catalog
         .lookup(InodeNo::ROOT, b"letter.txt")?
         .ok_or("no such name")?;

@@ -9,7 +9,7 @@ use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
     BlockRange, CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo, NoncePart,
-    OpenOptions, SegmentNo, SqlCatalog, Tags, Timestamp,
+    OpenOptions, SegmentNo, Tags, Timestamp,
 };
 
 const FILES: u64 = 100_000;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn measure(dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(dir)?);
     let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
-    let catalog = SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
+    let catalog = Catalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
     // Directories of 100 files, as in a source tree.
     let place = |i: u64| {
         (
@@ -126,7 +126,7 @@ fn measure(dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Single blocks written at random places of 256 MiB.
-fn chunks(catalog: &SqlCatalog) -> strongroom_catalog::Result<()> {
+fn chunks(catalog: &Catalog) -> strongroom_catalog::Result<()> {
     let inode = InodeNo(3_000_000);
     let mut maps = vec![Chunk::default(); CHUNKS as usize];
     timed("chunk: one block replaced in memory", WRITES, |i| {
@@ -178,7 +178,7 @@ fn chunks(catalog: &SqlCatalog) -> strongroom_catalog::Result<()> {
 }
 
 /// One directory of a million names.
-fn names(catalog: &SqlCatalog) -> strongroom_catalog::Result<()> {
+fn names(catalog: &Catalog) -> strongroom_catalog::Result<()> {
     let parent = InodeNo(4_000_000);
     timed("entry: one of a million in one directory", NAMES, |i| {
         let name = format!("{i}").into_bytes();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
-    Catalog, Change, FileFlags, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
+    Catalog, Change, FileFlags, FileKind, Inode, InodeNo, OpenOptions, Timestamp,
 };
 
 const FILES: u64 = 1000;
@@ -49,7 +49,7 @@ fn median(costs: &[Costs], index: usize) -> f64 {
 fn measure(dir: &std::path::Path, with_snapshot: bool) -> Result<Costs, Box<dyn Error>> {
     let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(dir)?);
     let key = MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]));
-    let catalog = SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
+    let catalog = Catalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
     let parent = catalog.new_inode();
     let directory = file(parent.0);
     catalog.apply(&[Change::PutInode(&directory)])?;

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use seal::{CatalogKey, MasterKey, RoomId};
 use storage::{HostStorage, Storage};
-use strongroom_catalog::{
-    Catalog, Change, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
-};
+use strongroom_catalog::{Catalog, Change, FileKind, Inode, InodeNo, OpenOptions, Timestamp};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -25,7 +23,7 @@ struct Side {
     name: &'static str,
     storage: Arc<dyn Storage>,
     key: CatalogKey,
-    catalog: Option<SqlCatalog>,
+    catalog: Option<Catalog>,
     /// The shortest time of each kind of work.
     best: [Duration; 5],
     /// Processor time in all.
@@ -53,7 +51,7 @@ fn measure(dir: &std::path::Path, inodes: u64) -> Outcome<()> {
     for (name, key) in [("plain", plain), ("vouched", vouched)] {
         std::fs::create_dir(dir.join(name))?;
         let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(&dir.join(name))?);
-        let catalog = SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
+        let catalog = Catalog::create(&storage, "catalog.db", &key, &OpenOptions::default())?;
         sides.push(Side {
             name,
             storage,
@@ -102,7 +100,7 @@ fn measure(dir: &std::path::Path, inodes: u64) -> Outcome<()> {
         sides.reverse();
         for side in &mut sides {
             let begun = now();
-            let catalog = SqlCatalog::open(
+            let catalog = Catalog::open(
                 &side.storage,
                 "catalog.db",
                 &side.key,
@@ -169,7 +167,7 @@ impl Side {
     }
 }
 
-fn make(catalog: &SqlCatalog, i: u64) -> Outcome<()> {
+fn make(catalog: &Catalog, i: u64) -> Outcome<()> {
     let time = Timestamp {
         secs: 1_700_000_000,
         nanos: 5,

@@ -1,7 +1,5 @@
-//! What every catalog must do, as tests that any implementation runs: [`contract_tests!`](crate::contract_tests)
-//! makes them. They panic where the promise is broken.
-
-#![allow(missing_docs, reason = "the names of the tests are the promises")]
+//! What every catalog must do, with and without tags of its pages: [`contract_tests!`] makes tests of it. They panic where the promise
+//! is broken.
 
 use crate::{
     CHUNK_BLOCKS, Catalog, Change, Chunk, Extent, FileKind, Inode, InodeNo, SegmentAccount,
@@ -12,22 +10,21 @@ use segments::{NoncePart, Sealed, Tags};
 mod past;
 mod whole;
 
-pub use past::*;
-pub use whole::*;
+pub(crate) use past::*;
+pub(crate) use whole::*;
 
 /// Makes the catalogs that the contract is tried on.
-pub trait Maker {
+pub(crate) trait Maker {
     /// An empty catalog, just made.
-    fn fresh(&mut self) -> Box<dyn Catalog>;
+    fn fresh(&mut self) -> Catalog;
     /// What a crash at this moment would leave of the latest catalog, opened again.
-    fn after_crash(&mut self) -> Box<dyn Catalog>;
+    fn after_crash(&mut self) -> Catalog;
 }
 
-/// Declares one test for each promise, on the [`Maker`](crate::contract::Maker) that the expression makes.
-#[macro_export]
+/// Declares one test for each promise, on the [`Maker`] that the expression makes.
 macro_rules! contract_tests {
     ($maker:expr) => {
-        $crate::contract_tests!(@each $maker;
+        contract_tests!(@each $maker;
             inodes_come_back_as_they_were_put,
             inode_numbers_are_never_given_twice,
             names_lead_to_inodes,
@@ -63,13 +60,14 @@ macro_rules! contract_tests {
     (@each $maker:expr; $($name:ident,)*) => {
         $(#[test]
         fn $name() {
-            $crate::contract::$name(&mut $maker);
+            crate::contract::$name(&mut $maker);
         })*
     };
 }
+pub(crate) use contract_tests;
 
 /// A regular file as [`Inode`] number `no`, every field with a value of its own.
-pub fn file(no: u64) -> Inode {
+pub(crate) fn file(no: u64) -> Inode {
     let time = |n: i64| Timestamp {
         secs: n - 5_000_000_000,
         nanos: 999_999_999 - no as u32 % 1000,
@@ -96,7 +94,7 @@ pub fn file(no: u64) -> Inode {
 }
 
 /// A map of one extent of `blocks` blocks at `position`.
-pub fn map(position: u32, blocks: u32) -> Chunk {
+pub(crate) fn map(position: u32, blocks: u32) -> Chunk {
     let units = blocks.div_ceil(segments::UNIT_BLOCKS) as usize;
     let tags = Tags::from_elem([position as u8; 16], units);
     // Of every other one, as in a room that was rekeyed.
@@ -130,7 +128,7 @@ fn account(no: u64, live: u32) -> SegmentAccount {
     }
 }
 
-fn put_file(catalog: &dyn Catalog, parent: InodeNo, name: &[u8]) -> InodeNo {
+pub(crate) fn put(catalog: &Catalog, parent: InodeNo, name: &[u8]) -> InodeNo {
     let inode = file(catalog.new_inode().0);
     let entry = Change::PutEntry {
         parent,
@@ -142,7 +140,7 @@ fn put_file(catalog: &dyn Catalog, parent: InodeNo, name: &[u8]) -> InodeNo {
     inode.no
 }
 
-pub fn inodes_come_back_as_they_were_put(maker: &mut dyn Maker) {
+pub(crate) fn inodes_come_back_as_they_were_put(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let kinds = [
         FileKind::Regular,
@@ -177,9 +175,9 @@ pub fn inodes_come_back_as_they_were_put(maker: &mut dyn Maker) {
     assert_eq!(catalog.inode(InodeNo(u64::MAX)).unwrap(), None);
 }
 
-pub fn inode_numbers_are_never_given_twice(maker: &mut dyn Maker) {
+pub(crate) fn inode_numbers_are_never_given_twice(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let first = put_file(&*catalog, InodeNo::ROOT, b"a");
+    let first = put(&catalog, InodeNo::ROOT, b"a");
     assert!(first > InodeNo::ROOT);
     let second = catalog.new_inode();
     assert!(second > first);
@@ -190,13 +188,13 @@ pub fn inode_numbers_are_never_given_twice(maker: &mut dyn Maker) {
     assert!(maker.after_crash().new_inode() > second);
 }
 
-pub fn names_lead_to_inodes(maker: &mut dyn Maker) {
+pub(crate) fn names_lead_to_inodes(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let (here, there) = (InodeNo(1), InodeNo(2));
     assert!(catalog.is_empty(here).unwrap());
     let names: [&[u8]; 5] = [b"a", b"A", &[0xff; 255], "ä".as_bytes(), b" \n"];
     for name in names {
-        let no = put_file(&*catalog, here, name);
+        let no = put(&catalog, here, name);
         assert_eq!(catalog.lookup(here, name).unwrap().unwrap().no, no);
         assert_eq!(catalog.lookup(there, name).unwrap(), None);
     }
@@ -218,12 +216,12 @@ pub fn names_lead_to_inodes(maker: &mut dyn Maker) {
         .unwrap();
 }
 
-pub fn a_name_keeps_its_cookie_when_it_is_pointed_elsewhere(maker: &mut dyn Maker) {
+pub(crate) fn a_name_keeps_its_cookie_when_it_is_pointed_elsewhere(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    put_file(&*catalog, InodeNo::ROOT, b"a");
-    put_file(&*catalog, InodeNo::ROOT, b"b");
+    put(&catalog, InodeNo::ROOT, b"a");
+    put(&catalog, InodeNo::ROOT, b"b");
     let before = catalog.entries(InodeNo::ROOT, 0, 10).unwrap();
-    let other = put_file(&*catalog, InodeNo::ROOT, b"a");
+    let other = put(&catalog, InodeNo::ROOT, b"a");
     let after = catalog.entries(InodeNo::ROOT, 0, 10).unwrap();
     assert_eq!(after.len(), 2);
     assert_eq!(after[0].cookie, before[0].cookie);
@@ -231,12 +229,12 @@ pub fn a_name_keeps_its_cookie_when_it_is_pointed_elsewhere(maker: &mut dyn Make
     assert_eq!(after[1], before[1]);
 }
 
-pub fn a_name_keeps_its_cookie_when_it_becomes_another(maker: &mut dyn Maker) {
+pub(crate) fn a_name_keeps_its_cookie_when_it_becomes_another(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let here = InodeNo::ROOT;
-    let first = put_file(&*catalog, here, b"a");
-    put_file(&*catalog, here, b"b");
-    put_file(&*catalog, InodeNo(2), b"a");
+    let first = put(&catalog, here, b"a");
+    put(&catalog, here, b"b");
+    put(&catalog, InodeNo(2), b"a");
     let before = catalog.entries(here, 0, 10).unwrap();
     let next = catalog.next_cookie();
     assert!(before.iter().all(|entry| entry.cookie < next));
@@ -261,16 +259,16 @@ pub fn a_name_keeps_its_cookie_when_it_becomes_another(maker: &mut dyn Maker) {
         catalog.lookup(InodeNo(2), b"a").unwrap().is_some(),
         "the same name in another directory stays"
     );
-    put_file(&*catalog, here, b"a");
+    put(&catalog, here, b"a");
     assert_eq!(catalog.entries(here, 0, 10).unwrap()[2].cookie, next);
 }
 
-pub fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {
+pub(crate) fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let names: Vec<Vec<u8>> = (0..100).map(|i| format!("name {i}").into_bytes()).collect();
     for name in &names {
-        put_file(&*catalog, InodeNo::ROOT, name);
-        put_file(&*catalog, InodeNo(2), b"elsewhere");
+        put(&catalog, InodeNo::ROOT, name);
+        put(&catalog, InodeNo(2), b"elsewhere");
     }
     let mut seen = Vec::new();
     let mut after = 0;
@@ -285,7 +283,7 @@ pub fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {
                 name: &last.name,
             }])
             .unwrap();
-        put_file(&*catalog, InodeNo::ROOT, &last.name);
+        put(&catalog, InodeNo::ROOT, &last.name);
         let plus = catalog.entries_plus(InodeNo::ROOT, after, 7).unwrap();
         assert_eq!(plus.len(), 7.min(plus.len()));
         for (entry, inode) in plus {
@@ -300,7 +298,7 @@ pub fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {
     assert_eq!(seen[..names.len()], names[..], "in the order of creation");
 }
 
-pub fn attributes_are_kept_by_inode_and_name(maker: &mut dyn Maker) {
+pub(crate) fn attributes_are_kept_by_inode_and_name(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let (one, two) = (InodeNo(5), InodeNo(6));
     let big = vec![7; 65536];
@@ -333,7 +331,7 @@ pub fn attributes_are_kept_by_inode_and_name(maker: &mut dyn Maker) {
     assert!(catalog.xattr_names(InodeNo(7)).unwrap().is_empty());
 }
 
-pub fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) {
+pub(crate) fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let inode = InodeNo(5);
     let last = (1 << 43) - 1;
@@ -422,7 +420,7 @@ pub fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) {
     assert_eq!(catalog.all_chunks(None, 10).unwrap().len(), 1);
 }
 
-pub fn deleting_an_inode_takes_all_that_is_its_own(maker: &mut dyn Maker) {
+pub(crate) fn deleting_an_inode_takes_all_that_is_its_own(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     for no in [5, 6] {
         let inode = InodeNo(no);
@@ -455,7 +453,7 @@ pub fn deleting_an_inode_takes_all_that_is_its_own(maker: &mut dyn Maker) {
     assert_eq!(catalog.chunks_from(InodeNo(6), 0, 10).unwrap().len(), 2);
 }
 
-pub fn segments_are_accounted(maker: &mut dyn Maker) {
+pub(crate) fn segments_are_accounted(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     for no in [2, 1, 3] {
         catalog
@@ -474,7 +472,7 @@ pub fn segments_are_accounted(maker: &mut dyn Maker) {
     );
 }
 
-pub fn shared_units_are_counted_and_never_below_nothing(maker: &mut dyn Maker) {
+pub(crate) fn shared_units_are_counted_and_never_below_nothing(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let unit = |position, references| Change::ShareUnit {
         segment: SegmentNo(3),
@@ -503,22 +501,21 @@ pub fn shared_units_are_counted_and_never_below_nothing(maker: &mut dyn Maker) {
     catalog.commit().unwrap();
 
     // What was committed and what is pending add up, whether it was asked for in between or not.
-    let count = |catalog: &dyn Catalog, position| {
-        catalog.shared_references(SegmentNo(3), position).unwrap()
-    };
+    let count =
+        |catalog: &Catalog, position| catalog.shared_references(SegmentNo(3), position).unwrap();
     for asked in [true, false] {
         catalog.apply(&[unit(2, 2), unit(8, 1)]).unwrap();
         catalog.commit().unwrap();
         catalog.apply(&[unit(2, -1)]).unwrap();
-        assert!(!asked || count(&*catalog, 2) == 1);
+        assert!(!asked || count(&catalog, 2) == 1);
         catalog.apply(&[unit(2, 3), unit(8, 4)]).unwrap();
-        assert!(!asked || (count(&*catalog, 2), count(&*catalog, 8)) == (4, 5));
+        assert!(!asked || (count(&catalog, 2), count(&catalog, 8)) == (4, 5));
         catalog.commit().unwrap();
         let stored = [(SegmentNo(3), 2, 4), (SegmentNo(3), 8, 5)];
         assert_eq!(catalog.all_shared().unwrap(), stored);
         assert_eq!(maker.after_crash().all_shared().unwrap(), stored);
         catalog.apply(&[unit(2, -4), unit(8, -5)]).unwrap();
-        assert!(!asked || (count(&*catalog, 2), count(&*catalog, 8)) == (0, 0));
+        assert!(!asked || (count(&catalog, 2), count(&catalog, 8)) == (0, 0));
         assert_eq!(catalog.all_shared().unwrap(), []);
         assert!(catalog.apply(&[unit(2, -1)]).is_err());
         catalog.commit().unwrap();

@@ -14,8 +14,8 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(any(test, feature = "testing"))]
-pub mod contract;
+#[cfg(test)]
+mod contract;
 #[cfg(test)]
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
@@ -30,9 +30,6 @@ pub mod fuzzing {
 }
 mod sql;
 
-use std::fmt::Debug;
-use std::sync::Arc;
-
 pub use model::{
     Births, BlockRange, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Digest, DirEntry, Encoded, Extent,
     FileFlags, FileKind, Foreseen, Inode, InodeNo, KeptChunk, MapEdit, NoncePart, Piece, Pieces,
@@ -40,7 +37,7 @@ pub use model::{
 };
 pub use past::{KeptRow, SnapshotRow, SpaceRow, latest};
 pub use segments::{SealedUnits, SegmentId};
-pub use sql::{OpenOptions, SqlCatalog};
+pub use sql::{Catalog, OpenOptions};
 
 /// The catalog's account of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,185 +282,3 @@ pub type Taken<'a> = Box<dyn FnOnce() -> bool + 'a>;
 
 /// Result of catalog calls.
 pub type Result<T> = std::result::Result<T, CatalogError>;
-
-/// The metadata of a room. All methods may be called from many threads; [`apply`](Self::apply) and
-/// [`commit`](Self::commit) are serialised inside.
-pub trait Catalog: Send + Sync + Debug {
-    /// An inode by number.
-    fn inode(&self, no: InodeNo) -> Result<Option<Inode>>;
-    /// A name in a directory, with the inode it leads to: one call.
-    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>>;
-    /// Up to `limit` names with a cookie above `after`, in the order of cookies.
-    fn entries(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<DirEntry>>;
-    /// The same with the inodes: one call.
-    fn entries_plus(
-        &self,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<(DirEntry, Inode)>>;
-    /// The cookie that the next new entry gets: every entry has a lower one.
-    fn next_cookie(&self) -> u64;
-    /// Whether a directory has no names.
-    fn is_empty(&self, parent: InodeNo) -> Result<bool>;
-    /// An extended attribute.
-    fn xattr(&self, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// The names of all extended attributes, sorted.
-    fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>>;
-    /// The map of one chunk; an absent one is empty (a hole).
-    fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk>;
-    /// Up to `limit` chunks from `first` on that are not empty, in order.
-    fn chunks_from(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>>;
-    /// Up to `limit` of the last of them, in order too.
-    fn last_chunks(&self, inode: InodeNo, first: u64, limit: usize) -> Result<Vec<(u64, Chunk)>>;
-    /// References beyond the first to one unit.
-    fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64>;
-    /// All segment accounts, by number.
-    fn segments(&self) -> Result<Vec<SegmentAccount>>;
-    /// Inodes without a name: left by a crash or a kill while open.
-    fn orphans(&self) -> Result<Vec<InodeNo>>;
-    /// Up to `limit` (inode, chunk index) keys after `after`, over the whole catalog: what cleaner and check walk.
-    fn all_chunks(
-        &self,
-        after: Option<(InodeNo, u64)>,
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, u64, Chunk)>>;
-    /// Up to `limit` inodes with a number above `after`.
-    fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>>;
-    /// Up to `limit` names after `(parent, cookie)`, over the whole catalog: what check walks.
-    fn all_entries(&self, after: (InodeNo, u64), limit: usize) -> Result<Vec<(InodeNo, DirEntry)>>;
-    /// All counts of shared units.
-    fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>>;
-    /// The answers kept for a client, by slot.
-    fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>>;
-    /// The clients for which answers are kept, in order.
-    fn reply_clients(&self) -> Result<Vec<ClientKey>>;
-    /// All snapshots by number, deleted ones included as long as anything is kept for them. Takes no lock of the catalog.
-    fn snapshots(&self) -> Arc<Vec<SnapshotRow>>;
-    /// A snapshot of the catalog as it is now, under the next number. It is created by [`Change::CreateSnapshot`]; where a name
-    /// was added in between, that is refused.
-    fn new_snapshot(&self, name: &str, created: Timestamp, automatic: bool) -> SnapshotRow;
-    /// An inode as snapshot `at` sees it. `NoSnapshot`, as all calls that name a snapshot.
-    fn past_inode(&self, at: u64, no: InodeNo) -> Result<Option<Inode>>;
-    /// A name in a directory, with the inode it leads to, as snapshot `at` sees them.
-    fn past_lookup(&self, at: u64, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>>;
-    /// Up to `limit` names with a cookie above `after`, in the order of cookies, as snapshot `at` sees them.
-    fn past_entries(
-        &self,
-        at: u64,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<DirEntry>>;
-    /// The same with the inodes.
-    fn past_entries_plus(
-        &self,
-        at: u64,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<(DirEntry, Inode)>>;
-    /// The name with a cookie, as snapshot `at` sees it.
-    fn past_entry(&self, at: u64, parent: InodeNo, cookie: u64) -> Result<Option<DirEntry>>;
-    /// Up to `limit` inode numbers from `from` on that the catalog has, now or for snapshots: those with a lower number than the
-    /// first that is younger than snapshot `at`. Not all of them are inodes in it.
-    fn past_numbers(&self, at: u64, from: InodeNo, limit: usize) -> Result<Vec<InodeNo>>;
-    /// An extended attribute as snapshot `at` sees it.
-    fn past_xattr(&self, at: u64, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// The names of all extended attributes, sorted, as snapshot `at` sees them.
-    fn past_xattr_names(&self, at: u64, inode: InodeNo) -> Result<Vec<Vec<u8>>>;
-    /// The map of one chunk as snapshot `at` sees it: the live one, and over it what is kept of it.
-    fn past_chunk(&self, at: u64, inode: InodeNo, index: u64) -> Result<Chunk>;
-    /// Up to `limit` chunks from `first` on that are not empty, in order, as snapshot `at` sees them. None behind the end of the
-    /// file.
-    fn past_chunks_from(
-        &self,
-        at: u64,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>>;
-    /// What is kept of one chunk for snapshot `until`; where nothing is, it covers nothing.
-    fn kept_chunk(&self, inode: InodeNo, index: u64, until: u64) -> Result<KeptChunk>;
-    /// All that is kept of one chunk, each with the snapshot until which it is kept.
-    fn kept_chunks(&self, inode: InodeNo, index: u64) -> Result<Vec<(u64, KeptChunk)>>;
-    /// After which snapshots below `until` the blocks of a chunk were written that are, or will be, kept for `until`.
-    fn births(&self, inode: InodeNo, index: u64, until: u64) -> Result<Births>;
-    /// The same for some blocks of a chunk only, which reads no more kept chunks than it takes to know them.
-    fn births_of(&self, inode: InodeNo, index: u64, until: u64, blocks: &[u16]) -> Result<Births>;
-    /// Up to `limit` kept chunks after `(inode, index, until)`, over the whole catalog.
-    fn all_kept_chunks(
-        &self,
-        after: Option<(InodeNo, u64, u64)>,
-        limit: usize,
-    ) -> Result<Vec<KeptRow>>;
-    /// Up to `limit` chunks after `(inode, index)` that are kept for snapshot `until`.
-    fn kept_until(
-        &self,
-        until: u64,
-        after: Option<(InodeNo, u64)>,
-        limit: usize,
-    ) -> Result<Vec<KeptRow>>;
-    /// Up to `limit` inodes after `after` that are kept for snapshot `until`.
-    fn inodes_until(&self, until: u64, after: InodeNo, limit: usize) -> Result<Vec<InodeNo>>;
-    /// Up to `limit` names after `(parent, cookie)` that are kept for snapshot `until`, each as its directory and its cookie.
-    fn entries_until(
-        &self,
-        until: u64,
-        after: (InodeNo, u64),
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, u64)>>;
-    /// Up to `limit` extended attributes after `(inode, name)` that are kept for snapshot `until`.
-    fn xattrs_until(
-        &self,
-        until: u64,
-        after: &(InodeNo, Vec<u8>),
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, Vec<u8>)>>;
-    /// The account of blocks kept for snapshots, by `since` and `until`.
-    fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>>;
-    /// A fresh inode number.
-    fn new_inode(&self) -> InodeNo;
-    /// From now on fresh inode numbers are not below `next`.
-    fn skip_inodes(&self, next: InodeNo);
-    /// Applies one operation.
-    fn apply(&self, changes: &[Change<'_>]) -> Result<()>;
-    /// Whether anything was applied since the last commit.
-    fn is_dirty(&self) -> bool;
-    /// Writes pages of pending changes, as the commit would: it has less to write then. Nothing becomes durable. Returns how many pages
-    /// the commit has so far; 0 in a catalog whose pages nothing vouches for. `NoSpace`: nothing was written.
-    fn write_ahead(&self) -> Result<u64>;
-    /// Makes everything applied durable, and returns the new generation. Nothing to do: the present one.
-    fn commit(&self) -> Result<u64>;
-    /// Makes everything applied durable by one record of the log, which later commits replace, and returns its generation.
-    /// The record holds `units`, which are written to the segments but not durable there. `taken` runs when the record is complete,
-    /// before it is written: what is applied from then on is not part of it. It makes everything else durable that the changes
-    /// refer to, and says whether it is. `None`: it is not, or the log cannot take the record, and only a commit can do instead.
-    fn sync(&self, units: Vec<SealedUnits>, taken: Taken<'_>) -> Result<Option<u64>>;
-    /// The units of the records that opening the catalog has applied. They belong into the segments before the next commit.
-    fn take_replayed(&self) -> Vec<SealedUnits>;
-    /// The generation of the last commit or record: rises by one with each.
-    fn generation(&self) -> u64;
-    /// Small named values: format facts, statistics, the rekey's progress.
-    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>>;
-    /// Sets a named value; part of the pending changes.
-    fn set_meta(&self, key: &str, value: &[u8]) -> Result<()>;
-    /// Whether an inode has, or once had, [`FileFlags`].
-    fn has_flags(&self) -> bool;
-    /// Number of inodes, unlinked ones included.
-    fn inode_count(&self) -> Result<u64>;
-    /// Moves the log into the catalog file, so that the log does not grow; durable when it returns.
-    fn checkpoint(&self) -> Result<()>;
-    /// Another catalog takes this one's place: closing it leaves its log as it is.
-    fn leave_log(&self);
-    /// Checks every page and every row's form; the findings, empty if none.
-    fn verify(&self) -> Result<Vec<String>>;
-    /// Writes a consistent copy of the last commit, pending changes committed first, to the file `name` of `target`
-    /// (which must not exist) under `key`, durable when it returns. What backup and rekey use.
-    fn copy_to(
-        &self,
-        target: &Arc<dyn storage::Storage>,
-        name: &str,
-        key: &seal::CatalogKey,
-    ) -> Result<()>;
-}

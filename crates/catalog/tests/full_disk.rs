@@ -7,7 +7,7 @@ use std::sync::Arc;
 use seal::{CatalogKey, MasterKey, RoomId, Suite};
 use storage::{HostStorage, Storage};
 use strongroom_catalog::{
-    Catalog, CatalogError, Change, FileKind, Inode, InodeNo, OpenOptions, SqlCatalog, Timestamp,
+    Catalog, CatalogError, Change, FileKind, Inode, InodeNo, OpenOptions, Timestamp,
 };
 
 struct Mounted(tempfile::TempDir);
@@ -75,12 +75,12 @@ fn key() -> CatalogKey {
     MasterKey::from_bytes(&[1; 32]).catalog_key(&RoomId::from_bytes([1; 16]))
 }
 
-fn create(storage: &Arc<dyn Storage>, key: &CatalogKey) -> SqlCatalog {
-    SqlCatalog::create(storage, "catalog.db", key, &OpenOptions::default()).unwrap()
+fn create(storage: &Arc<dyn Storage>, key: &CatalogKey) -> Catalog {
+    Catalog::create(storage, "catalog.db", key, &OpenOptions::default()).unwrap()
 }
 
-fn open(storage: &Arc<dyn Storage>, key: &CatalogKey) -> SqlCatalog {
-    SqlCatalog::open(storage, "catalog.db", key, &OpenOptions::default()).unwrap()
+fn open(storage: &Arc<dyn Storage>, key: &CatalogKey) -> Catalog {
+    Catalog::open(storage, "catalog.db", key, &OpenOptions::default()).unwrap()
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
     assert!(committed > 0);
     assert!(matches!(catalog.commit(), Err(CatalogError::NoSpace)));
     let count =
-        |catalog: &SqlCatalog| catalog.all_inodes(InodeNo(0), usize::MAX).unwrap().len() as u64;
+        |catalog: &Catalog| catalog.all_inodes(InodeNo(0), usize::MAX).unwrap().len() as u64;
     assert_eq!(count(&catalog), applied, "all of it can still be read");
     assert!(catalog.is_dirty());
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
-use strongroom_catalog::{Catalog, OpenOptions, SqlCatalog};
+use strongroom_catalog::{Catalog, OpenOptions};
 
 /// Keys, masks and pieces of what was read, each as the bits that its bytes do not have: otherwise the test would find its own copies.
 type Absent = [u8; 32];
@@ -84,8 +84,7 @@ fn no_core_dump_has_the_key_of_an_open_catalog() {
             .map(|part| part.try_into().unwrap())
             .to_vec()
     };
-    let catalog =
-        SqlCatalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
+    let catalog = Catalog::create(&storage, "catalog.db", &key, &OpenOptions::default()).unwrap();
     catalog.set_meta("a", b"b").unwrap();
     catalog.commit().unwrap();
 

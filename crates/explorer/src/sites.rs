@@ -198,7 +198,7 @@ mod tests {
              at /registry/sqlcipher.c:69000:12
    5: sqlite3_step
              at /registry/sqlcipher.c:80000:12
-   6: <strongroom_catalog::sql::SqlCatalog>::commit_now
+   6: <strongroom_catalog::sql::Catalog>::commit_now
              at ./crates/catalog/src/sql/mod.rs:5:1";
         assert_eq!(
             site("catalog.db-wal", trace),

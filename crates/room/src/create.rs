@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, InodeNo, SqlCatalog};
+use catalog::{Catalog, InodeNo};
 use model::now;
 use seal::{Header, MasterKey, Suite};
 use storage::{HostStorage, Storage};
@@ -114,7 +114,7 @@ impl Prepared {
     fn create_in(self, storage: Arc<dyn Storage>, dir: PathBuf, lock: RoomLock) -> Result<Parts> {
         let Self { header, master, .. } = self;
         storage.create_dir(SEGMENTS)?;
-        let catalog = SqlCatalog::create(
+        let catalog = Catalog::create(
             &storage,
             CATALOG,
             &header.catalog_key(&master),

@@ -7,13 +7,13 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[derive(Debug)]
 pub(crate) struct CurrentCatalog {
-    catalog: RwLock<Arc<dyn Catalog>>,
+    catalog: RwLock<Arc<Catalog>>,
     /// Shared by long operations on one catalog, exclusive for its replacement by another.
     swap: RwLock<()>,
 }
 
 impl CurrentCatalog {
-    pub(crate) fn new(catalog: Arc<dyn Catalog>) -> Self {
+    pub(crate) fn new(catalog: Arc<Catalog>) -> Self {
         Self {
             catalog: RwLock::new(catalog),
             swap: RwLock::new(()),
@@ -21,7 +21,7 @@ impl CurrentCatalog {
     }
 
     /// The catalog of this moment.
-    pub(crate) fn get(&self) -> Arc<dyn Catalog> {
+    pub(crate) fn get(&self) -> Arc<Catalog> {
         self.catalog.read().clone()
     }
 
@@ -36,7 +36,7 @@ impl CurrentCatalog {
     }
 
     /// Puts another catalog with the same contents in place. No change is under way.
-    pub(crate) fn replace(&self, catalog: Arc<dyn Catalog>) {
+    pub(crate) fn replace(&self, catalog: Arc<Catalog>) {
         *self.catalog.write() = catalog;
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct History {
 
 impl History {
     /// A chunk as the catalog has it.
-    pub(crate) fn read(catalog: &dyn Catalog, no: InodeNo, index: u64) -> Result<Self> {
+    pub(crate) fn read(catalog: &Catalog, no: InodeNo, index: u64) -> Result<Self> {
         Ok(Self {
             kept: catalog.kept_chunks(no, index)?.into_iter().collect(),
             ..Self::of_live(catalog, no, index)?
@@ -67,7 +67,7 @@ impl History {
     }
 
     /// The same without what is kept.
-    pub(crate) fn of_live(catalog: &dyn Catalog, no: InodeNo, index: u64) -> Result<Self> {
+    pub(crate) fn of_live(catalog: &Catalog, no: InodeNo, index: u64) -> Result<Self> {
         Ok(Self {
             live: catalog.chunk(no, index)?,
             kept: BTreeMap::new(),

@@ -167,7 +167,7 @@ impl InodeTable {
     }
 
     /// The cell of an inode, from the catalog if it is not in memory.
-    pub(crate) fn get(&self, catalog: &dyn Catalog, no: InodeNo) -> Result<Arc<Cell>> {
+    pub(crate) fn get(&self, catalog: &Catalog, no: InodeNo) -> Result<Arc<Cell>> {
         loop {
             if let Some(cell) = self.cells.lock().get(&no) {
                 return Ok(cell.clone());
@@ -336,7 +336,7 @@ impl InodeTable {
     /// A clean chunk map. Called with the cell's state locked.
     pub(crate) fn clean_chunk(
         &self,
-        catalog: &dyn Catalog,
+        catalog: &Catalog,
         no: InodeNo,
         index: u64,
     ) -> Result<Arc<Chunk>> {
@@ -361,7 +361,7 @@ impl InodeTable {
     /// What is kept of a chunk until the newest snapshot, as the catalog has it. Called with the cell's state locked.
     pub(crate) fn clean_kept(
         &self,
-        catalog: &dyn Catalog,
+        catalog: &Catalog,
         (no, index, until): (InodeNo, u64, u64),
     ) -> Result<Arc<KeptChunk>> {
         if let Some(kept) = self.kept.lock().get(&(no, index, until)) {

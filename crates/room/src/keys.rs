@@ -121,7 +121,7 @@ pub(crate) fn restore(
             ..catalog::OpenOptions::default()
         };
         let key = parsed.catalog_key(&unlocked.master);
-        catalog::SqlCatalog::open(storage, CATALOG, &key, &options)?;
+        catalog::Catalog::open(storage, CATALOG, &key, &options)?;
     }
     header::write_both(&**storage, backup)
 }

@@ -61,7 +61,7 @@ pub(crate) fn is_replica(storage: &dyn Storage) -> Result<bool> {
 }
 
 /// Whether the catalog says that the segments are on network disks.
-pub(crate) fn is_network_backed(catalog: &dyn Catalog) -> Result<bool> {
+pub(crate) fn is_network_backed(catalog: &Catalog) -> Result<bool> {
     // Empty in a backup of such a room, whose directory has them.
     Ok(catalog
         .meta(NETWORK_BACKED)?
@@ -69,7 +69,7 @@ pub(crate) fn is_network_backed(catalog: &dyn Catalog) -> Result<bool> {
 }
 
 /// Refuses a room whose segments are on network disks: it would be taken for one that lost them all.
-pub(crate) fn check_not_network_backed(catalog: &dyn Catalog) -> Result<()> {
+pub(crate) fn check_not_network_backed(catalog: &Catalog) -> Result<()> {
     match is_network_backed(catalog)? {
         true => Err(Error::OnNetworkDisks),
         false => Ok(()),

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, CatalogError, FileKind, SqlCatalog};
+use catalog::{Catalog, CatalogError, FileKind};
 use pages::authentic;
 use seal::{Credential, MasterKey};
 use segments::{DirStore, SegmentNo};
@@ -215,7 +215,7 @@ fn replicated(
         mut storage,
         ..
     } = opened;
-    if !replica::has_more(&*storage, &*catalog)? {
+    if !replica::has_more(&*storage, &catalog)? {
         return Ok(OpenedCatalog {
             found: catalog.generation(),
             catalog,
@@ -225,16 +225,16 @@ fn replicated(
     if options.read_only {
         drop(catalog);
         storage = Arc::new(storage::Overlay::new(storage));
-        catalog = Arc::new(SqlCatalog::open(
+        catalog = Arc::new(Catalog::open(
             &storage,
             CATALOG,
             key,
             &catalog::OpenOptions::default(),
         )?);
     }
-    replica::apply_all(&*storage, &*catalog, changes)?;
+    replica::apply_all(&*storage, &catalog, changes)?;
     if !options.read_only {
-        replica::remove_applied(&*storage, &*catalog)?;
+        replica::remove_applied(&*storage, &catalog)?;
     }
     Ok(OpenedCatalog {
         found: catalog.generation(),
@@ -245,7 +245,7 @@ fn replicated(
 
 /// A catalog at the state of the last record of its log.
 pub(crate) struct OpenedCatalog {
-    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     /// Number of that record, or of the last commit where there is none.
     pub(crate) found: u64,
     /// What the room is read from: where nothing may be written, the records are applied in memory.
@@ -263,7 +263,7 @@ fn open_catalog(
         cut_log: options.accept_rollback,
         ..catalog::OpenOptions::default()
     };
-    match SqlCatalog::open(&storage, CATALOG, key, &catalog_options) {
+    match Catalog::open(&storage, CATALOG, key, &catalog_options) {
         Ok(catalog) if !catalog.has_unreplayed_records() => return replayed(storage, catalog),
         Ok(_) => {}
         // SQLite opens its log for writing also where it only reads.
@@ -275,12 +275,12 @@ fn open_catalog(
         read_only: false,
         ..catalog_options
     };
-    let catalog = SqlCatalog::open(&storage, CATALOG, key, &catalog_options)?;
+    let catalog = Catalog::open(&storage, CATALOG, key, &catalog_options)?;
     replayed(storage, catalog)
 }
 
 /// Puts the data that records of the log carried into its segments; then the catalog may have what they changed.
-fn replayed(storage: Arc<dyn Storage>, catalog: SqlCatalog) -> Result<OpenedCatalog> {
+fn replayed(storage: Arc<dyn Storage>, catalog: Catalog) -> Result<OpenedCatalog> {
     let found = catalog.generation();
     segments::restore(&*storage, &catalog.take_replayed())?;
     if catalog.is_dirty() {
@@ -322,18 +322,18 @@ fn settle_catalog(storage: &Arc<dyn Storage>, key: &seal::CatalogKey, revision: 
         cut_log: true,
         ..catalog::OpenOptions::default()
     };
-    let knows = match SqlCatalog::open(storage, NEW_CATALOG, key, &options) {
+    let knows = match Catalog::open(storage, NEW_CATALOG, key, &options) {
         Ok(new) => Some(number(new.meta(HEADER_REVISION)?)),
         Err(_) => None,
     };
     // It goes only where it is certain that the other one is the room's.
-    match (SqlCatalog::open(storage, CATALOG, key, &options), knows) {
+    match (Catalog::open(storage, CATALOG, key, &options), knows) {
         // A backup was about to end a rekey: its header has not come yet, and that of before belongs to the catalog of before.
         (Ok(_), Some(knows)) if knows > revision => {}
         (_, Some(_)) => return put_new_catalog_in_place(&**storage),
         (there, None) => drop(there?),
     }
-    Ok(SqlCatalog::remove(&**storage, NEW_CATALOG)?)
+    Ok(Catalog::remove(&**storage, NEW_CATALOG)?)
 }
 
 /// A crash came between putting the new catalog in place and its table; or the table is a leftover.
@@ -383,9 +383,9 @@ pub(crate) fn assemble(
     }
     let mut header = header;
     if options.network_backed {
-        check_shared(&*storage, &*catalog, &mut header, &options)?;
+        check_shared(&*storage, &catalog, &mut header, &options)?;
     } else {
-        check_not_network_backed(&*catalog)?;
+        check_not_network_backed(&catalog)?;
     }
     let lineage = catalog
         .meta(LINEAGE)?
@@ -400,7 +400,7 @@ pub(crate) fn assemble(
     if !options.read_only && memory.note(catalog.generation()) {
         memory.write();
     }
-    check_header_revision(&*storage, &*catalog, &header, &options)?;
+    check_header_revision(&*storage, &catalog, &header, &options)?;
 
     let keyring = keyring(&header, previous.as_ref());
     let known = catalog.segments()?;
@@ -468,7 +468,7 @@ pub(crate) fn assemble(
 /// Notices a header older than the catalog remembers: a slot that was removed would be back.
 fn check_header_revision(
     storage: &dyn Storage,
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     header: &HeaderState,
     options: &OpenOptions,
 ) -> Result<()> {
@@ -492,7 +492,7 @@ fn check_header_revision(
 /// Refuses a room that clients cannot share. One that is empty becomes one of network disks.
 fn check_shared(
     storage: &dyn Storage,
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     header: &mut HeaderState,
     options: &OpenOptions,
 ) -> Result<()> {

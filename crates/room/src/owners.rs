@@ -57,7 +57,7 @@ impl Owners {
     }
 
     /// Begins to count, with all files of the catalog. The caller keeps changes away, and none is pending.
-    pub(crate) fn count(&self, catalog: &dyn Catalog) -> Result<()> {
+    pub(crate) fn count(&self, catalog: &Catalog) -> Result<()> {
         let mut accounts: HashMap<u32, Account> = HashMap::new();
         let mut after = InodeNo(0);
         loop {

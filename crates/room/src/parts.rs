@@ -58,7 +58,7 @@ pub(crate) struct Found {
     /// Of the room, before records of its log were applied in memory.
     pub(crate) generation: u64,
     pub(crate) header: HeaderState,
-    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) segments: DirStore,
     pub(crate) accounts: Accounts,
     /// What was not punched: bytes of each segment.

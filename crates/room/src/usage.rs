@@ -153,7 +153,7 @@ pub(crate) fn by_unit(extent: &Extent) -> Vec<Extent> {
 
 /// Does something with each chunk of the catalog that is not empty.
 pub(crate) fn each_chunk(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     mut each: impl FnMut(InodeNo, u64, Chunk) -> Result<()>,
 ) -> Result<()> {
     let mut after = None;
@@ -171,7 +171,7 @@ pub(crate) fn each_chunk(
 
 /// Does something with all that is kept of chunks for snapshots.
 pub(crate) fn each_kept(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     mut each: impl FnMut(KeptRow) -> Result<()>,
 ) -> Result<()> {
     let mut after = None;
@@ -186,7 +186,7 @@ pub(crate) fn each_kept(
 }
 
 /// The end of the last block of each segment that an extent refers to.
-pub(crate) fn ends(catalog: &dyn Catalog) -> Result<HashMap<SegmentNo, u32>> {
+pub(crate) fn ends(catalog: &Catalog) -> Result<HashMap<SegmentNo, u32>> {
     let mut ends = HashMap::new();
     let mut note = |chunk: &Chunk| {
         for (unit, _) in chunk.extents().iter().flat_map(Extent::units) {
@@ -213,7 +213,7 @@ fn refer_to_all(counts: &mut Counts, chunk: &Chunk) {
 /// The ranges of these segments that no extent refers to, their unused ends included. A segment with an extent that
 /// cannot be is left out. No change is under way, and nobody writes to them.
 pub(crate) fn dead_ranges(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     segments: &HashSet<SegmentNo>,
 ) -> Result<Vec<BlockRange>> {
     let accounts = catalog.segments()?.into_iter();

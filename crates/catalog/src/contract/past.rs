@@ -1,6 +1,6 @@
 //! Promises about snapshots.
 
-use super::{Maker, file, map, put_file};
+use super::{Maker, file, map, put};
 use crate::{
     Catalog, CatalogError, Change, Chunk, DirEntry, FileKind, Inode, InodeNo, KeptChunk,
     SnapshotRow, SpaceRow, Timestamp,
@@ -12,14 +12,14 @@ const THEN: Timestamp = Timestamp {
     nanos: 999_999_999,
 };
 
-fn snapshot(catalog: &dyn Catalog, name: &str) -> u64 {
+fn snapshot(catalog: &Catalog, name: &str) -> u64 {
     let row = catalog.new_snapshot(name, THEN, false);
     catalog.apply(&[Change::CreateSnapshot(&row)]).unwrap();
     row.no()
 }
 
 /// Deletes what is kept for a deleted snapshot, but chunks.
-fn merge(catalog: &dyn Catalog, no: u64) {
+fn merge(catalog: &Catalog, no: u64) {
     let steps = (0..100).find(|_| {
         let step = [Change::MergePast { no, limit: 1 }, Change::DropSnapshot(no)];
         catalog.apply(&step).unwrap();
@@ -32,23 +32,23 @@ fn names(entries: &[DirEntry]) -> Vec<&[u8]> {
     entries.iter().map(|entry| &entry.name[..]).collect()
 }
 
-pub fn snapshots_are_listed_and_their_numbers_never_used_again(maker: &mut dyn Maker) {
+pub(crate) fn snapshots_are_listed_and_their_numbers_never_used_again(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     assert!(catalog.snapshots().is_empty());
     let first = catalog.new_snapshot("monday", THEN, true);
     assert_eq!(first.no(), 1);
     catalog.apply(&[Change::CreateSnapshot(&first)]).unwrap();
-    assert_eq!(snapshot(&*catalog, "tuesday"), 2);
+    assert_eq!(snapshot(&catalog, "tuesday"), 2);
     catalog.commit().unwrap();
-    assert_eq!(snapshot(&*catalog, "forgotten"), 3);
+    assert_eq!(snapshot(&catalog, "forgotten"), 3);
     let after = maker.after_crash();
-    let of = |catalog: &dyn Catalog| -> Vec<(u64, String, bool)> {
+    let of = |catalog: &Catalog| -> Vec<(u64, String, bool)> {
         let rows = catalog.snapshots();
         let of = |row: &SnapshotRow| (row.no(), row.snapshot.name.clone(), row.doomed);
         rows.iter().map(of).collect()
     };
     assert_eq!(
-        of(&*after),
+        of(&after),
         [(1, "monday".into(), false), (2, "tuesday".into(), false)]
     );
     assert_eq!(after.snapshots()[0], first);
@@ -63,7 +63,7 @@ pub fn snapshots_are_listed_and_their_numbers_never_used_again(maker: &mut dyn M
         ])
         .unwrap();
     assert_eq!(
-        of(&*catalog),
+        of(&catalog),
         [
             (1, "tuesday".into(), false),
             (2, "tuesday".into(), true),
@@ -74,7 +74,7 @@ pub fn snapshots_are_listed_and_their_numbers_never_used_again(maker: &mut dyn M
         catalog.apply(&[Change::DoomSnapshot(no)]).unwrap();
     }
     for no in [2, 3, 1] {
-        merge(&*catalog, no);
+        merge(&catalog, no);
     }
     assert!(catalog.snapshots().is_empty());
     catalog.commit().unwrap();
@@ -86,17 +86,17 @@ pub fn snapshots_are_listed_and_their_numbers_never_used_again(maker: &mut dyn M
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
-pub fn a_snapshot_sees_inodes_and_names_as_they_were(maker: &mut dyn Maker) {
+pub(crate) fn a_snapshot_sees_inodes_and_names_as_they_were(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let [a, b, c] = [b"a", b"b", b"c"].map(|name| put_file(&*catalog, ROOT, name));
+    let [a, b, c] = [b"a", b"b", b"c"].map(|name| put(&catalog, ROOT, name));
     let late = catalog.new_inode();
-    let at = snapshot(&*catalog, "then");
+    let at = snapshot(&catalog, "then");
     let before = (
         catalog.entries_plus(ROOT, 0, 10).unwrap(),
         catalog.past_entries_plus(at, ROOT, 0, 10).unwrap(),
     );
     assert_eq!(before.0, before.1);
-    let d = put_file(&*catalog, ROOT, b"d");
+    let d = put(&catalog, ROOT, b"d");
     catalog
         .apply(&[
             // A number that was handed out before, and is used only now.
@@ -124,8 +124,8 @@ pub fn a_snapshot_sees_inodes_and_names_as_they_were(maker: &mut dyn Maker) {
         ])
         .unwrap();
     // The old name, for another file.
-    put_file(&*catalog, ROOT, b"b");
-    put_file(&*catalog, ROOT, b"a");
+    put(&catalog, ROOT, b"b");
+    put(&catalog, ROOT, b"a");
     catalog
         .apply(&[Change::RenameEntry {
             parent: ROOT,
@@ -166,23 +166,23 @@ pub fn a_snapshot_sees_inodes_and_names_as_they_were(maker: &mut dyn Maker) {
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
-pub fn a_snapshot_sees_attributes_as_they_were(maker: &mut dyn Maker) {
+pub(crate) fn a_snapshot_sees_attributes_as_they_were(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let no = put_file(&*catalog, ROOT, b"a");
-    let put = |inode, name: &[u8], value: &[u8]| {
+    let no = put(&catalog, ROOT, b"a");
+    let set = |inode, name: &[u8], value: &[u8]| {
         let put = Change::PutXattr { inode, name, value };
         catalog.apply(&[put]).unwrap();
     };
     let big = vec![1; 65536];
-    put(no, b"user.a", &big);
-    put(no, b"user.b", b"b");
-    let first = snapshot(&*catalog, "first");
-    put(no, b"user.a", b"");
-    put(no, b"user.c", b"c");
-    let second = snapshot(&*catalog, "second");
-    let young = put_file(&*catalog, ROOT, b"b");
-    put(young, b"user.a", b"y");
-    put(no, b"user.c", b"cc");
+    set(no, b"user.a", &big);
+    set(no, b"user.b", b"b");
+    let first = snapshot(&catalog, "first");
+    set(no, b"user.a", b"");
+    set(no, b"user.c", b"c");
+    let second = snapshot(&catalog, "second");
+    let young = put(&catalog, ROOT, b"b");
+    set(young, b"user.a", b"y");
+    set(no, b"user.c", b"cc");
     catalog
         .apply(&[Change::RemoveXattr {
             inode: no,
@@ -206,7 +206,7 @@ pub fn a_snapshot_sees_attributes_as_they_were(maker: &mut dyn Maker) {
 }
 
 /// What a room does: puts `with` in the place of the whole chunk, and keeps what it was for snapshot `until`.
-fn replace(catalog: &dyn Catalog, inode: InodeNo, index: u64, until: u64, with: &Chunk) {
+fn replace(catalog: &Catalog, inode: InodeNo, index: u64, until: u64, with: &Chunk) {
     let mut live = catalog.chunk(inode, index).unwrap();
     let mut kept = catalog.kept_chunk(inode, index, until).unwrap();
     kept.replace_in(&mut live, 0, 256, with.extents());
@@ -224,9 +224,9 @@ fn replace(catalog: &dyn Catalog, inode: InodeNo, index: u64, until: u64, with: 
     catalog.apply(&[put, keep]).unwrap();
 }
 
-pub fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
+pub(crate) fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let no = put_file(&*catalog, ROOT, b"a");
+    let no = put(&catalog, ROOT, b"a");
     // Chunk 3 was behind the end of the file.
     let inode = Inode {
         size: 3 << 20,
@@ -242,20 +242,20 @@ pub fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
             }])
             .unwrap();
     }
-    let first = snapshot(&*catalog, "first");
-    replace(&*catalog, no, 0, first, &map(601, 20));
-    replace(&*catalog, no, 2, first, &map(701, 30));
-    replace(&*catalog, no, 3, first, &map(801, 40));
-    let second = snapshot(&*catalog, "second");
+    let first = snapshot(&catalog, "first");
+    replace(&catalog, no, 0, first, &map(601, 20));
+    replace(&catalog, no, 2, first, &map(701, 30));
+    replace(&catalog, no, 3, first, &map(801, 40));
+    let second = snapshot(&catalog, "second");
     catalog
         .apply(&[Change::PutInode(&Inode {
             size: 4 << 20,
             ..file(no.0)
         })])
         .unwrap();
-    let third = snapshot(&*catalog, "third");
+    let third = snapshot(&catalog, "third");
     for index in 0..4 {
-        replace(&*catalog, no, index, third, &Chunk::default());
+        replace(&catalog, no, index, third, &Chunk::default());
     }
     let chunk = |at, index| catalog.past_chunk(at, no, index).unwrap();
     let from = |at, first, limit| {
@@ -324,11 +324,11 @@ pub fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
-pub fn a_deleted_snapshot_leaves_what_the_others_see(maker: &mut dyn Maker) {
+pub(crate) fn a_deleted_snapshot_leaves_what_the_others_see(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let old = put_file(&*catalog, ROOT, b"old");
-    let first = snapshot(&*catalog, "first");
-    let young = put_file(&*catalog, ROOT, b"young");
+    let old = put(&catalog, ROOT, b"old");
+    let first = snapshot(&catalog, "first");
+    let young = put(&catalog, ROOT, b"young");
     let xattr = |inode, value| Change::PutXattr {
         inode,
         name: b"user.a",
@@ -337,16 +337,16 @@ pub fn a_deleted_snapshot_leaves_what_the_others_see(maker: &mut dyn Maker) {
     catalog
         .apply(&[xattr(old, b"1"), xattr(young, b"1")])
         .unwrap();
-    let second = snapshot(&*catalog, "second");
+    let second = snapshot(&catalog, "second");
     for (no, name) in [(old, &b"old"[..]), (young, b"young")] {
         let remove = Change::RemoveEntry { parent: ROOT, name };
         catalog.apply(&[remove, Change::DeleteInode(no)]).unwrap();
     }
-    let third = snapshot(&*catalog, "third");
+    let third = snapshot(&catalog, "third");
     catalog.apply(&[Change::DoomSnapshot(second)]).unwrap();
     let error = catalog.past_inode(second, old).unwrap_err();
     assert!(matches!(error, CatalogError::NoSnapshot(2)), "{error}");
-    merge(&*catalog, second);
+    merge(&catalog, second);
     let listed: Vec<u64> = catalog.snapshots().iter().map(SnapshotRow::no).collect();
     assert_eq!(listed, [first, third]);
     assert_eq!(
@@ -361,7 +361,7 @@ pub fn a_deleted_snapshot_leaves_what_the_others_see(maker: &mut dyn Maker) {
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
-pub fn blocks_are_counted_by_the_snapshots_that_hold_them(maker: &mut dyn Maker) {
+pub(crate) fn blocks_are_counted_by_the_snapshots_that_hold_them(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let count = |since, until, blocks| {
         let count = Change::CountSpace {
@@ -373,7 +373,7 @@ pub fn blocks_are_counted_by_the_snapshots_that_hold_them(maker: &mut dyn Maker)
     };
     assert!(catalog.snapshot_space_rows().unwrap().is_empty());
     for name in ["1", "2", "3", "4"] {
-        snapshot(&*catalog, name);
+        snapshot(&catalog, name);
     }
     count(0, 1, 5);
     count(1, 3, 7);
@@ -394,21 +394,18 @@ pub fn blocks_are_counted_by_the_snapshots_that_hold_them(maker: &mut dyn Maker)
     assert_eq!(found(), rows(&[(1, 3, 18), (1, 4, 13)]));
     count(2, 4, 2);
     assert_eq!(found(), rows(&[(1, 3, 18), (1, 4, 15)]));
-    merge(&*catalog, 2);
+    merge(&catalog, 2);
     catalog.apply(&[Change::DoomSnapshot(1)]).unwrap();
     assert_eq!(found(), rows(&[(0, 3, 18), (0, 4, 15)]));
     catalog.commit().unwrap();
     assert_eq!(maker.after_crash().snapshot_space_rows().unwrap(), found());
 }
 
-pub fn what_changed_since_a_snapshot_is_found_by_it(maker: &mut dyn Maker) {
+pub(crate) fn what_changed_since_a_snapshot_is_found_by_it(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let (a, b) = (
-        put_file(&*catalog, ROOT, b"a"),
-        put_file(&*catalog, ROOT, b"b"),
-    );
+    let (a, b) = (put(&catalog, ROOT, b"a"), put(&catalog, ROOT, b"b"));
     let cookie = catalog.entries(ROOT, 0, 10).unwrap()[0].cookie;
-    let first = snapshot(&*catalog, "first");
+    let first = snapshot(&catalog, "first");
     let xattr = |name: &'static [u8]| Change::PutXattr {
         inode: b,
         name,
@@ -425,8 +422,8 @@ pub fn what_changed_since_a_snapshot_is_found_by_it(maker: &mut dyn Maker) {
             xattr(b"user.y"),
         ])
         .unwrap();
-    let second = snapshot(&*catalog, "second");
-    let c = put_file(&*catalog, ROOT, b"c");
+    let second = snapshot(&catalog, "second");
+    let c = put(&catalog, ROOT, b"c");
 
     let inodes = catalog.inodes_until(first, InodeNo(0), 10).unwrap();
     assert!(inodes.contains(&a) && !inodes.contains(&c), "{inodes:?}");
@@ -465,12 +462,12 @@ pub fn what_changed_since_a_snapshot_is_found_by_it(maker: &mut dyn Maker) {
     assert!(catalog.apply(&[Change::CreateSnapshot(&again)]).is_err());
 }
 
-pub fn changes_that_do_not_fit_the_snapshots_are_refused_whole(maker: &mut dyn Maker) {
+pub(crate) fn changes_that_do_not_fit_the_snapshots_are_refused_whole(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let no = put_file(&*catalog, ROOT, b"a");
+    let no = put(&catalog, ROOT, b"a");
     let outdated = catalog.new_snapshot("outdated", THEN, false);
-    put_file(&*catalog, ROOT, b"b");
-    let at = snapshot(&*catalog, "then");
+    put(&catalog, ROOT, b"b");
+    let at = snapshot(&catalog, "then");
     let (taken, nameless) = (
         catalog.new_snapshot("then", THEN, false),
         catalog.new_snapshot("", THEN, false),
@@ -519,15 +516,15 @@ pub fn changes_that_do_not_fit_the_snapshots_are_refused_whole(maker: &mut dyn M
         .unwrap();
     assert_eq!(catalog.snapshots().len(), 1);
     assert!(catalog.apply(&[Change::DoomSnapshot(at)]).is_err());
-    merge(&*catalog, at);
+    merge(&catalog, at);
     assert!(catalog.past_entries(at, ROOT, 0, 9).is_err());
     catalog.commit().unwrap();
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
-pub fn without_a_snapshot_nothing_is_kept(maker: &mut dyn Maker) {
+pub(crate) fn without_a_snapshot_nothing_is_kept(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let no = put_file(&*catalog, ROOT, b"a");
+    let no = put(&catalog, ROOT, b"a");
     assert!(matches!(
         catalog.past_inode(1, no),
         Err(CatalogError::NoSnapshot(1))

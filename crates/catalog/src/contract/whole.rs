@@ -5,10 +5,10 @@ use std::sync::Arc;
 use storage::testing::MemoryStorage;
 use storage::{OpenMode, Storage};
 
-use super::{Maker, account, file, map, put_file};
+use super::{Maker, account, file, map, put};
 use crate::{CachedReply, Change, ClientKey, Inode, InodeNo, SegmentNo};
 
-pub fn orphans_are_inodes_without_a_name(maker: &mut dyn Maker) {
+pub(crate) fn orphans_are_inodes_without_a_name(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     for no in 5..9 {
         catalog
@@ -32,11 +32,11 @@ pub fn orphans_are_inodes_without_a_name(maker: &mut dyn Maker) {
     assert_eq!(catalog.orphans().unwrap(), [InodeNo(5)]);
 }
 
-pub fn walks_over_everything_miss_nothing(maker: &mut dyn Maker) {
+pub(crate) fn walks_over_everything_miss_nothing(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let mut inodes = Vec::new();
     for i in 0..20u64 {
-        let no = put_file(&*catalog, InodeNo(1 + i % 3), format!("{i}").as_bytes());
+        let no = put(&catalog, InodeNo(1 + i % 3), format!("{i}").as_bytes());
         for index in 0..i % 4 {
             catalog
                 .apply(&[Change::PutChunk {
@@ -95,14 +95,14 @@ pub fn walks_over_everything_miss_nothing(maker: &mut dyn Maker) {
     assert!(entries.is_sorted_by_key(|(parent, entry)| (*parent, entry.cookie)));
 }
 
-pub fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut dyn Maker) {
+pub(crate) fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     assert!(!catalog.is_dirty());
-    let kept = put_file(&*catalog, InodeNo::ROOT, b"kept");
+    let kept = put(&catalog, InodeNo::ROOT, b"kept");
     assert!(catalog.is_dirty());
     let generation = catalog.commit().unwrap();
     assert!(!catalog.is_dirty());
-    let lost = put_file(&*catalog, InodeNo::ROOT, b"lost");
+    let lost = put(&catalog, InodeNo::ROOT, b"lost");
     catalog
         .apply(&[
             Change::DeleteInode(kept),
@@ -125,12 +125,12 @@ pub fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut dyn Ma
     assert_eq!(after.verify().unwrap(), [""; 0]);
 }
 
-pub fn what_is_written_ahead_is_the_commits_and_a_crash_forgets_it(maker: &mut dyn Maker) {
+pub(crate) fn what_is_written_ahead_is_the_commits_and_a_crash_forgets_it(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let generation = catalog.commit().unwrap();
     let put_many = |from: u64| {
         for i in from..from + 100 {
-            put_file(&*catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+            put(&catalog, InodeNo::ROOT, format!("{i}").as_bytes());
         }
     };
     // The same pages again and again, and others.
@@ -153,12 +153,12 @@ pub fn what_is_written_ahead_is_the_commits_and_a_crash_forgets_it(maker: &mut d
     assert_eq!(after.verify().unwrap(), [""; 0]);
 }
 
-pub fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker) {
+pub(crate) fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let first = catalog.generation();
     assert_eq!(catalog.commit().unwrap(), first, "nothing to do");
     for i in 1..=20 {
-        put_file(&*catalog, InodeNo::ROOT, format!("{i}").as_bytes());
+        put(&catalog, InodeNo::ROOT, format!("{i}").as_bytes());
         assert_eq!(catalog.commit().unwrap(), first + i);
         assert_eq!(catalog.generation(), first + i);
         if i % 5 == 0 {
@@ -173,7 +173,7 @@ pub fn a_commit_survives_a_crash_and_raises_the_generation(maker: &mut dyn Maker
     }
 }
 
-pub fn answers_are_kept_by_client_and_slot_with_what_they_answer(maker: &mut dyn Maker) {
+pub(crate) fn answers_are_kept_by_client_and_slot_with_what_they_answer(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let (one, two) = (ClientKey([1; 32]), ClientKey([2; 32]));
     let reply = |slot, sequence, bytes: &[u8]| CachedReply {
@@ -222,7 +222,7 @@ pub fn answers_are_kept_by_client_and_slot_with_what_they_answer(maker: &mut dyn
     assert_eq!(after.verify().unwrap(), [""; 0]);
 }
 
-pub fn named_values_are_part_of_the_commit(maker: &mut dyn Maker) {
+pub(crate) fn named_values_are_part_of_the_commit(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     assert_eq!(catalog.meta("room.x").unwrap(), None);
     catalog.set_meta("room.x", b"1").unwrap();
@@ -233,7 +233,7 @@ pub fn named_values_are_part_of_the_commit(maker: &mut dyn Maker) {
     assert_eq!(maker.after_crash().meta("room.x").unwrap().unwrap(), b"1");
 }
 
-pub fn inodes_are_counted(maker: &mut dyn Maker) {
+pub(crate) fn inodes_are_counted(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     assert_eq!(catalog.inode_count().unwrap(), 0);
     for no in 5..10 {
@@ -250,9 +250,9 @@ pub fn inodes_are_counted(maker: &mut dyn Maker) {
     assert_eq!(catalog.inode_count().unwrap(), 4);
 }
 
-pub fn a_copy_holds_the_last_commit(maker: &mut dyn Maker) {
+pub(crate) fn a_copy_holds_the_last_commit(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    put_file(&*catalog, InodeNo::ROOT, b"a");
+    put(&catalog, InodeNo::ROOT, b"a");
     let elsewhere: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let key = seal::MasterKey::from_bytes(&[1; 32]).catalog_key(&seal::RoomId::from_bytes([2; 16]));
     let generation = catalog.generation();
@@ -265,14 +265,14 @@ pub fn a_copy_holds_the_last_commit(maker: &mut dyn Maker) {
         catalog.copy_to(&elsewhere, "copy", &key).is_err(),
         "nothing is overwritten"
     );
-    put_file(&*catalog, InodeNo::ROOT, b"b");
+    put(&catalog, InodeNo::ROOT, b"b");
     catalog.commit().unwrap();
 }
 
-pub fn a_sound_catalog_has_no_findings(maker: &mut dyn Maker) {
+pub(crate) fn a_sound_catalog_has_no_findings(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     for i in 0..200 {
-        let no = put_file(&*catalog, InodeNo(1 + i % 5), format!("{i}").as_bytes());
+        let no = put(&catalog, InodeNo(1 + i % 5), format!("{i}").as_bytes());
         catalog
             .apply(&[
                 Change::PutXattr {

@@ -11,13 +11,13 @@ use zeroize::Zeroizing;
 
 use super::open::{at, sync_parent};
 use super::wal::{self, is_left};
-use super::{SqlCatalog, State};
+use super::{Catalog, State};
 use crate::{CatalogError, Result};
 
 const BUFFER: usize = 1 << 20;
 
 pub(super) fn copy(
-    catalog: &SqlCatalog,
+    catalog: &Catalog,
     target: &Arc<dyn Storage>,
     name: &str,
     key: &seal::CatalogKey,
@@ -50,7 +50,7 @@ fn remove_beside(storage: &dyn Storage, name: &str) -> io::Result<()> {
 }
 
 fn copy_locked(
-    catalog: &SqlCatalog,
+    catalog: &Catalog,
     file: &dyn StorageFile,
     target: &Arc<dyn Storage>,
     name: &str,
@@ -114,7 +114,7 @@ fn empty_log(state: &mut State) -> Result<bool> {
     Ok(busy == 0 && frames == moved)
 }
 
-fn copy_bytes(catalog: &SqlCatalog, to: &dyn StorageFile) -> io::Result<()> {
+fn copy_bytes(catalog: &Catalog, to: &dyn StorageFile) -> io::Result<()> {
     let from = catalog.storage.open(&catalog.name, OpenMode::Read)?;
     let mut buffer = vec![0; BUFFER];
     let (mut offset, len) = (0, from.len()?);

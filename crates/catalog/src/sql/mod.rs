@@ -87,8 +87,9 @@ impl Default for OpenOptions {
     }
 }
 
-/// The catalog of a room in a directory.
-pub struct SqlCatalog {
+/// The metadata of a room, in a SQLCipher database. All methods may be called from many threads; [`apply`](Self::apply) and
+/// [`commit`](Self::commit) are serialised inside.
+pub struct Catalog {
     storage: Arc<dyn Storage>,
     name: String,
     read_only: bool,
@@ -288,7 +289,7 @@ impl State {
     }
 }
 
-impl SqlCatalog {
+impl Catalog {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.try_lock().unwrap_or_else(|| {
             let _span = tracing::trace_span!(target: spans::TARGET, spans::WAITING).entered();
@@ -367,9 +368,9 @@ impl SqlCatalog {
     }
 }
 
-impl fmt::Debug for SqlCatalog {
+impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlCatalog")
+        f.debug_struct("Catalog")
             .field("name", &self.name)
             .field("read_only", &self.read_only)
             .field("generation", &self.generation)

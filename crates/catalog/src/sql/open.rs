@@ -23,7 +23,7 @@ use super::maps::Edits;
 use super::rows::damaged;
 use super::snapshots::SnapshotList;
 use super::wal::{self, Wal};
-use super::{OpenOptions, SqlCatalog, State, named, schema};
+use super::{Catalog, OpenOptions, State, named, schema};
 use crate::log::Pending;
 use crate::{CatalogError, InodeNo, Result};
 
@@ -39,7 +39,7 @@ const STATEMENTS: usize = 128;
 /// The log is cut back to this length when it starts over; below it, its blocks are used again and again.
 const LOG_KEPT: u64 = 64 << 20;
 
-impl SqlCatalog {
+impl Catalog {
     /// Makes an empty catalog in the file `name`, which must not exist; durable when it returns.
     ///
     /// # Errors

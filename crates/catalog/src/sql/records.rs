@@ -8,7 +8,7 @@ use storage::spans;
 use super::maps::Edits;
 use super::open::at;
 use super::rows::damaged;
-use super::{Failure, OpenOptions, SqlCatalog, State, schema};
+use super::{Catalog, Failure, OpenOptions, State, schema};
 use crate::log::file::{self, Found, LogFile};
 use crate::log::{self, Link, Replayed};
 use crate::{CatalogError, Result, Taken};
@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-impl SqlCatalog {
+impl Catalog {
     pub(super) fn append_record(
         &self,
         units: Vec<SealedUnits>,

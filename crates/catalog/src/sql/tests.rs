@@ -8,7 +8,7 @@ use storage::HostStorage;
 use tempfile::TempDir;
 
 use super::*;
-use crate::contract::{Maker, file, map};
+use crate::contract::{Maker, contract_tests, file, map, put};
 use crate::*;
 
 mod damage;
@@ -33,7 +33,7 @@ impl Files {
         self.dirs.last().unwrap().path().join("catalog.db")
     }
 
-    fn create(&mut self) -> SqlCatalog {
+    fn create(&mut self) -> Catalog {
         self.path = self.dir();
         create(&self.path).unwrap()
     }
@@ -50,16 +50,16 @@ impl Files {
 }
 
 impl Maker for Files {
-    fn fresh(&mut self) -> Box<dyn Catalog> {
-        Box::new(self.create())
+    fn fresh(&mut self) -> Catalog {
+        self.create()
     }
 
-    fn after_crash(&mut self) -> Box<dyn Catalog> {
-        Box::new(open(&self.snapshot()).unwrap())
+    fn after_crash(&mut self) -> Catalog {
+        open(&self.snapshot()).unwrap()
     }
 }
 
-crate::contract_tests!(Files::new());
+contract_tests!(Files::new());
 
 fn key(n: u8) -> CatalogKey {
     MasterKey::from_bytes(&[n; 32]).catalog_key(&RoomId::from_bytes([9; 16]))
@@ -74,8 +74,8 @@ fn log_path(path: &Path) -> PathBuf {
     path.with_file_name("catalog.db-wal")
 }
 
-fn create(path: &Path) -> Result<SqlCatalog> {
-    SqlCatalog::create(
+fn create(path: &Path) -> Result<Catalog> {
+    Catalog::create(
         &beside(path),
         "catalog.db",
         &key(1),
@@ -83,15 +83,15 @@ fn create(path: &Path) -> Result<SqlCatalog> {
     )
 }
 
-fn open_under(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<SqlCatalog> {
-    SqlCatalog::open(&beside(path), "catalog.db", key, options)
+fn open_under(path: &Path, key: &CatalogKey, options: &OpenOptions) -> Result<Catalog> {
+    Catalog::open(&beside(path), "catalog.db", key, options)
 }
 
-fn open(path: &Path) -> Result<SqlCatalog> {
+fn open(path: &Path) -> Result<Catalog> {
     open_under(path, &key(1), &OpenOptions::default())
 }
 
-fn open_for_reading(path: &Path) -> Result<SqlCatalog> {
+fn open_for_reading(path: &Path) -> Result<Catalog> {
     open_under(
         path,
         &key(1),
@@ -100,18 +100,6 @@ fn open_for_reading(path: &Path) -> Result<SqlCatalog> {
             ..OpenOptions::default()
         },
     )
-}
-
-fn put(catalog: &SqlCatalog, parent: InodeNo, name: &[u8]) -> InodeNo {
-    let inode = file(catalog.new_inode().0);
-    let entry = Change::PutEntry {
-        parent,
-        name,
-        inode: inode.no,
-        kind: inode.kind,
-    };
-    catalog.apply(&[Change::PutInode(&inode), entry]).unwrap();
-    inode.no
 }
 
 fn answered(sequence: u64) -> CachedReply {
@@ -159,6 +147,28 @@ fn filled(files: &mut Files) -> Vec<Inode> {
     catalog.all_inodes(InodeNo(0), 1000).unwrap()
 }
 
+/// How SQLite finds the rows of a statement.
+fn plan(state: &State, sql: &str) -> Vec<String> {
+    let mut explain = state
+        .conn
+        .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+        .unwrap();
+    let params = rusqlite::params_from_iter(vec![1i64; explain.parameter_count()]);
+    let lines = explain.query_map(params, |row| row.get(3)).unwrap();
+    lines.map(|line| line.unwrap()).collect()
+}
+
+/// Each statement uses this key or index.
+fn uses(state: &State, statements: &[(&str, &str)]) {
+    for (sql, index) in statements {
+        let plan = plan(state, sql);
+        assert!(
+            plan.iter().any(|line| line.contains(index)),
+            "{index}: {plan:#?}"
+        );
+    }
+}
+
 #[test]
 fn every_statement_finds_its_rows_by_key_or_index() {
     let catalog = Files::new().create();
@@ -172,17 +182,7 @@ fn every_statement_finds_its_rows_by_key_or_index() {
     catalog.apply(&[Change::CreateSnapshot(&snapshot)]).unwrap();
     let state = catalog.lock();
     for (name, sql) in schema::ALL.iter().chain(schema::past::ALL) {
-        let mut explain = state
-            .conn
-            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
-            .unwrap();
-        let count = explain.parameter_count();
-        let params = rusqlite::params_from_iter(vec![1i64; count]);
-        let plan: Vec<String> = explain
-            .query_map(params, |row| row.get(3))
-            .unwrap()
-            .map(|line| line.unwrap())
-            .collect();
+        let plan = plan(&state, sql);
         for line in &plan {
             // The index of orphans holds nothing else: walking all of it is the purpose.
             // The last inode is the last key.
@@ -190,34 +190,17 @@ fn every_statement_finds_its_rows_by_key_or_index() {
             assert!(!walks && !line.contains("TEMP B-TREE"), "{name}: {plan:?}");
         }
     }
-    let plan = |sql: &str| -> String {
-        let mut explain = state
-            .conn
-            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
-            .unwrap();
-        let params = rusqlite::params_from_iter(vec![1i64; explain.parameter_count()]);
-        let lines: Vec<String> = explain
-            .query_map(params, |row| row.get(3))
-            .unwrap()
-            .map(|line| line.unwrap())
-            .collect();
-        lines.join("; ")
-    };
-    for sql in [schema::LOOKUP, schema::POINT_ENTRY, schema::DELETE_ENTRY] {
-        assert!(
-            plan(sql).contains("entry_names (parent=? AND hash=?)"),
-            "{}",
-            plan(sql)
-        );
-    }
-    for sql in [schema::ENTRIES, schema::ENTRIES_PLUS] {
-        assert!(
-            plan(sql).contains("PRIMARY KEY (parent=? AND cookie>?)"),
-            "{}",
-            plan(sql)
-        );
-    }
-    assert!(plan(schema::ALL_CHUNKS).contains("PRIMARY KEY ((inode,idx)>(?,?))"));
+    uses(
+        &state,
+        &[
+            (schema::LOOKUP, "entry_names (parent=? AND hash=?)"),
+            (schema::POINT_ENTRY, "entry_names (parent=? AND hash=?)"),
+            (schema::DELETE_ENTRY, "entry_names (parent=? AND hash=?)"),
+            (schema::ENTRIES, "PRIMARY KEY (parent=? AND cookie>?)"),
+            (schema::ENTRIES_PLUS, "PRIMARY KEY (parent=? AND cookie>?)"),
+            (schema::ALL_CHUNKS, "PRIMARY KEY ((inode,idx)>(?,?))"),
+        ],
+    );
 }
 
 #[test]

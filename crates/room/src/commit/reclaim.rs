@@ -57,7 +57,7 @@ impl Commits {
         // What is dead in a commit stays dead: nothing is appended to these segments again, and only what is alive is copied.
         let dead = self.commit_now_and(|_| {
             let segments = self.freed.take_unpunched().into_keys().collect();
-            usage::dead_ranges(&*self.catalog.get(), &segments)
+            usage::dead_ranges(&self.catalog.get(), &segments)
         })?;
         let blocks: u64 = dead.iter().map(|range| u64::from(range.blocks)).sum();
         tracing::info!(

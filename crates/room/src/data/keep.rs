@@ -155,7 +155,7 @@ impl Data {
             Some(kept) => KeptRef::Changed(kept),
             None => KeptRef::Clean(
                 self.inodes
-                    .clean_kept(&*self.catalog.get(), (no, index, until))?,
+                    .clean_kept(&self.catalog.get(), (no, index, until))?,
             ),
         })
     }
@@ -496,7 +496,7 @@ impl Data {
         index: u64,
         state: Option<&State>,
     ) -> Result<History> {
-        let mut history = History::read(&*self.catalog.get(), no, index)?;
+        let mut history = History::read(&self.catalog.get(), no, index)?;
         if let Some(state) = state.filter(|state| !state.is_deleted()) {
             history.live = self.chunk(no, state, index)?.clone();
             if let (Some(until), Some(kept)) = (self.kept_until(no), state.kept.get(&index)) {
@@ -540,7 +540,7 @@ impl Data {
         kept: &KeptChunk,
     ) -> Result<Held> {
         let catalog = self.catalog.get();
-        let mut history = History::read(&*catalog, no, index)?;
+        let mut history = History::read(&catalog, no, index)?;
         history.live = live.clone();
         history.kept.insert(until, kept.clone());
         Ok(history.held())

@@ -118,7 +118,7 @@ impl Data {
 
     /// An inode in memory.
     pub(crate) fn cell(&self, no: InodeNo) -> Result<Arc<Cell>> {
-        self.inodes.get(&*self.catalog.get(), no)
+        self.inodes.get(&self.catalog.get(), no)
     }
 
     /// Attributes.
@@ -183,7 +183,7 @@ impl Data {
         match state.chunks.get(&index) {
             Some(chunk) => Ok(ChunkRef::Changed(chunk)),
             None => Ok(ChunkRef::Clean(self.inodes.clean_chunk(
-                &*self.catalog.get(),
+                &self.catalog.get(),
                 no,
                 index,
             )?)),

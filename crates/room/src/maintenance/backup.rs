@@ -19,7 +19,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog as _, SegmentAccount, SegmentNo, SqlCatalog};
+use catalog::{Catalog, SegmentAccount, SegmentNo};
 use seal::{CatalogKey, Header, MasterKey, RoomId};
 use storage::{HostStorage, OpenMode, Storage, remove_if_there};
 
@@ -117,7 +117,7 @@ impl Maintenance {
 
     /// Commits and takes the catalog of that moment.
     fn moment(&self, target: &Arc<dyn Storage>) -> Result<(Moment, Pin<'_>)> {
-        SqlCatalog::remove(&**target, CATALOG_COPY)?;
+        Catalog::remove(&**target, CATALOG_COPY)?;
         // Header and catalog must be of one key.
         let _swap = self.catalog.keep();
         self.commits.commit_and(|| {
@@ -244,7 +244,7 @@ fn mark_lineage(
     // As unlikely to come twice as the id of a room.
     let lineage = RoomId::random().to_string();
     let options = catalog::OpenOptions::default();
-    let copy = SqlCatalog::open(target, CATALOG_COPY, &moment.key, &options)?;
+    let copy = Catalog::open(target, CATALOG_COPY, &moment.key, &options)?;
     copy.set_meta(LINEAGE, lineage.as_bytes())?;
     // Otherwise the first opening for writing would note it, and the backup would count as one that somebody changed.
     copy.set_meta(HEADER_REVISION, moment.revision.to_string().as_bytes())?;

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog as _, SqlCatalog};
+use catalog::Catalog;
 use seal::Header;
 use storage::{HostStorage, OpenMode, Storage};
 
@@ -169,7 +169,7 @@ impl Maintenance {
         for name in [CATALOG, NEW_CATALOG] {
             for master in masters.iter().filter(|_| names.iter().any(|n| n == name)) {
                 let key = header.catalog_key(master);
-                let Ok(catalog) = SqlCatalog::open(target, name, &key, &options) else {
+                let Ok(catalog) = Catalog::open(target, name, &key, &options) else {
                     continue;
                 };
                 opened += 1;

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use catalog::{Catalog, SegmentAccount, SqlCatalog};
+use catalog::{Catalog, SegmentAccount};
 use seal::{Credential, MasterKey, SlotInfo};
 
 use super::Maintenance;
@@ -117,7 +117,7 @@ impl Maintenance {
         let key = next.header.catalog_key(&next.master);
         let revision = next.header.revision();
         self.commits.commit_and(|| {
-            SqlCatalog::remove(&*self.env.storage, NEW_CATALOG)?;
+            Catalog::remove(&*self.env.storage, NEW_CATALOG)?;
             self.catalog
                 .get()
                 .copy_to(&self.env.storage, NEW_CATALOG, &key)?;
@@ -152,7 +152,7 @@ impl Maintenance {
             ..catalog::OpenOptions::default()
         };
         let old = self.catalog.get();
-        self.catalog.replace(Arc::new(SqlCatalog::open(
+        self.catalog.replace(Arc::new(Catalog::open(
             &self.env.storage,
             NEW_CATALOG,
             key,
@@ -162,7 +162,7 @@ impl Maintenance {
         old.leave_log();
         close(old)?;
         put_new_catalog_in_place(&*self.env.storage)?;
-        self.catalog.replace(Arc::new(SqlCatalog::open(
+        self.catalog.replace(Arc::new(Catalog::open(
             &self.env.storage,
             CATALOG,
             key,
@@ -216,7 +216,7 @@ impl Maintenance {
 }
 
 /// Waits for the last reader of a catalog, and closes it.
-fn close(catalog: Arc<dyn Catalog>) -> Result<()> {
+fn close(catalog: Arc<Catalog>) -> Result<()> {
     let begun = Instant::now();
     while Arc::strong_count(&catalog) > 1 {
         if begun.elapsed() > TIMEOUT {

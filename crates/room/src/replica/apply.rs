@@ -31,7 +31,7 @@ fn damaged(what: impl Into<String>) -> Error {
 }
 
 /// Applies a file of changes and commits; `number` is its own, which the catalog remembers.
-pub(super) fn apply(catalog: &dyn Catalog, changes: &Reader<'_>, number: u64) -> Result<()> {
+pub(super) fn apply(catalog: &Catalog, changes: &Reader<'_>, number: u64) -> Result<()> {
     let mut shared = HashSet::new();
     changes.for_each(|item| {
         if let Item::Chunk { blocks, .. } = item {
@@ -68,7 +68,7 @@ fn decode(blocks: &[u8]) -> Result<KeptChunk> {
 }
 
 struct Work<'a> {
-    catalog: &'a dyn Catalog,
+    catalog: &'a Catalog,
     accounts: BTreeMap<SegmentNo, SegmentAccount>,
     changed: BTreeSet<SegmentNo>,
     /// Units that the changes call shared.

@@ -65,7 +65,7 @@ impl Places {
 
 /// Finds changes and gives each to `put`.
 pub(super) struct Difference<'a, P> {
-    pub(super) catalog: &'a dyn Catalog,
+    pub(super) catalog: &'a Catalog,
     /// The snapshots, as they were at one moment of the search: those that are deleted later are sent.
     rows: &'a [SnapshotRow],
     pub(super) put: P,
@@ -98,7 +98,7 @@ impl Step<'_> {
 }
 
 impl<'a, P: FnMut(&Item) -> Result<()>> Difference<'a, P> {
-    pub(super) fn new(catalog: &'a dyn Catalog, rows: &'a [SnapshotRow], put: P) -> Self {
+    pub(super) fn new(catalog: &'a Catalog, rows: &'a [SnapshotRow], put: P) -> Self {
         Self {
             catalog,
             rows,

@@ -224,17 +224,13 @@ pub(crate) fn complete(storage: &dyn Storage) -> Result<()> {
 }
 
 /// Whether there are changes that the replica's catalog does not have.
-pub(crate) fn has_more(storage: &dyn Storage, catalog: &dyn Catalog) -> Result<bool> {
+pub(crate) fn has_more(storage: &dyn Storage, catalog: &Catalog) -> Result<bool> {
     let state: Option<State> = read_json(storage, REPLICA)?;
     Ok(state.map_or(0, |state| state.increments) > applied(catalog)?.0)
 }
 
 /// Applies changes that were received to the replica's catalog, in order.
-pub(crate) fn apply_all(
-    storage: &dyn Storage,
-    catalog: &dyn Catalog,
-    key: &ChangesKey,
-) -> Result<()> {
+pub(crate) fn apply_all(storage: &dyn Storage, catalog: &Catalog, key: &ChangesKey) -> Result<()> {
     let Some(state) = read_json::<State>(storage, REPLICA)? else {
         return Ok(());
     };
@@ -259,7 +255,7 @@ pub(crate) fn apply_all(
     Ok(())
 }
 
-fn applied(catalog: &dyn Catalog) -> Result<(u64, MomentId)> {
+fn applied(catalog: &Catalog) -> Result<(u64, MomentId)> {
     let value = catalog.meta(APPLIED)?.unwrap_or_default();
     let parse = || {
         let text = String::from_utf8(value).ok()?;
@@ -270,7 +266,7 @@ fn applied(catalog: &dyn Catalog) -> Result<(u64, MomentId)> {
 }
 
 /// Removes changes that the catalog has, durably.
-pub(crate) fn remove_applied(storage: &dyn Storage, catalog: &dyn Catalog) -> Result<()> {
+pub(crate) fn remove_applied(storage: &dyn Storage, catalog: &Catalog) -> Result<()> {
     let (applied, _) = applied(catalog)?;
     for name in list_if_there(storage, INCREMENTS)? {
         if name.parse::<u64>().is_ok_and(|number| number <= applied) {

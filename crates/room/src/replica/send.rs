@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Catalog as _, SegmentNo, SnapshotRow, SqlCatalog};
+use catalog::{Catalog, SegmentNo, SnapshotRow};
 use seal::{Header, MasterKey, RoomId};
 use storage::{OpenMode, Storage, StorageFile};
 
@@ -200,7 +200,7 @@ fn collect(
     let file = BufWriter::with_capacity(DATA_MAX as usize, Append { file, at: 0 });
     let mut writer = changes::Writer::new(&key, file, span)?;
     let places = {
-        let mut difference = Difference::new(&*catalog, &rows, |item: &_| writer.put(item));
+        let mut difference = Difference::new(&catalog, &rows, |item: &_| writer.put(item));
         difference.find(since, to, keys.header.revision(), keep)?;
         difference.places
     };
@@ -212,7 +212,7 @@ fn collect(
 fn build(keys: &Keys, storage: &Arc<dyn Storage>) -> Result<(String, u64)> {
     let key = keys.header.catalog_key(&keys.master);
     let room = keys.header.room_id();
-    let catalog = SqlCatalog::create(storage, CATALOG, &key, &catalog::OpenOptions::default())?;
+    let catalog = Catalog::create(storage, CATALOG, &key, &catalog::OpenOptions::default())?;
     // As unlikely to come twice as the id of a room.
     let lineage = RoomId::random().to_string();
     catalog.set_meta("room", room.to_string().as_bytes())?;

@@ -122,7 +122,7 @@ impl Room {
         }
         parts.commits.at_rest(|| {
             let catalog = parts.catalog.get();
-            owners.count(&*catalog)
+            owners.count(&catalog)
         })
     }
 

@@ -247,7 +247,7 @@ mod tests {
     use crate::corpus;
     use crate::{
         Catalog, Change, FileKind, Inode, InodeNo, OpenOptions, SegmentAccount, SegmentId,
-        SegmentNo, SqlCatalog,
+        SegmentNo,
     };
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
         let key =
             seal::MasterKey::from_bytes(&[1; 32]).catalog_key(&seal::RoomId::from_bytes([9; 16]));
         let options = OpenOptions::default();
-        let catalog = SqlCatalog::create(&storage, "catalog.db", &key, &options).unwrap();
+        let catalog = Catalog::create(&storage, "catalog.db", &key, &options).unwrap();
         let kinds = [
             FileKind::Regular,
             FileKind::Directory,

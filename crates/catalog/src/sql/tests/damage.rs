@@ -267,7 +267,7 @@ fn flags_are_kept_and_programs_that_do_not_know_them_refuse_the_catalog() {
 
     let mut files = Files::new();
     let catalog = files.create();
-    let version = |catalog: &SqlCatalog| {
+    let version = |catalog: &Catalog| {
         let value = catalog.lock().meta(schema::META_VERSION).unwrap().unwrap();
         u32::from_le_bytes(value.try_into().unwrap())
     };

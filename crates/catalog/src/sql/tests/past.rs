@@ -19,24 +19,24 @@ fn log_key() -> CatalogKey {
         .with_log(master.log_key(&room, seal::Suite::Aes256Gcm))
 }
 
-fn create_in(memory: &MemoryStorage) -> SqlCatalog {
+fn create_in(memory: &MemoryStorage) -> Catalog {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    SqlCatalog::create(&storage, NAME, &log_key(), &OpenOptions::default()).unwrap()
+    Catalog::create(&storage, NAME, &log_key(), &OpenOptions::default()).unwrap()
 }
 
-fn open_in(memory: &MemoryStorage) -> SqlCatalog {
+fn open_in(memory: &MemoryStorage) -> Catalog {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    SqlCatalog::open(&storage, NAME, &log_key(), &OpenOptions::default()).unwrap()
+    Catalog::open(&storage, NAME, &log_key(), &OpenOptions::default()).unwrap()
 }
 
-fn snapshot(catalog: &SqlCatalog, name: &str) -> u64 {
+fn snapshot(catalog: &Catalog, name: &str) -> u64 {
     let row = catalog.new_snapshot(name, crate::Timestamp { secs: 1, nanos: 2 }, false);
     catalog.apply(&[Change::CreateSnapshot(&row)]).unwrap();
     row.no()
 }
 
 /// A catalog with something in every table of snapshots.
-fn with_past(catalog: &SqlCatalog) -> (InodeNo, u64) {
+fn with_past(catalog: &Catalog) -> (InodeNo, u64) {
     let no = put(catalog, InodeNo::ROOT, b"a");
     let xattr = |value| Change::PutXattr {
         inode: no,
@@ -73,7 +73,7 @@ fn with_past(catalog: &SqlCatalog) -> (InodeNo, u64) {
     (no, at)
 }
 
-fn assert_past(catalog: &SqlCatalog, no: InodeNo, at: u64) {
+fn assert_past(catalog: &Catalog, no: InodeNo, at: u64) {
     assert_eq!(
         catalog.past_lookup(at, InodeNo::ROOT, b"a").unwrap(),
         Some(file(no.0))
@@ -90,7 +90,7 @@ fn assert_past(catalog: &SqlCatalog, no: InodeNo, at: u64) {
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
 }
 
-fn version(catalog: &SqlCatalog) -> u32 {
+fn version(catalog: &Catalog) -> u32 {
     let value = catalog.lock().meta(schema::META_VERSION).unwrap().unwrap();
     u32::from_le_bytes(value.try_into().unwrap())
 }
@@ -296,79 +296,53 @@ fn rows_of_snapshots_that_the_format_does_not_allow_are_found() {
 fn every_statement_of_snapshots_uses_the_index_that_is_meant_for_it() {
     let catalog = Files::new().create();
     snapshot(&catalog, "then");
-    let state = catalog.lock();
-    for (sql, uses) in [
-        (schema::past::PAST_INODE, "PRIMARY KEY (no=? AND until>?)"),
+    use schema::past::*;
+    let statements = [
+        (PAST_INODE, "PRIMARY KEY (no=? AND until>?)"),
+        (PAST_LOOKUP, "past_entry_names (parent=? AND hash=?"),
         (
-            schema::past::PAST_LOOKUP,
-            "past_entry_names (parent=? AND hash=?",
-        ),
-        (
-            schema::past::PAST_LOOKUP,
+            PAST_LOOKUP,
             "PRIMARY KEY (parent=? AND cookie=? AND until>? AND until<?)",
         ),
+        (LIVE_LOOKUP, "entry_names (parent=? AND hash=?"),
         (
-            schema::past::LIVE_LOOKUP,
-            "entry_names (parent=? AND hash=?",
-        ),
-        (
-            schema::past::LIVE_LOOKUP,
+            LIVE_LOOKUP,
             "PRIMARY KEY (parent=? AND cookie=? AND until>?)",
         ),
         (
-            schema::past::PAST_ENTRIES,
+            PAST_ENTRIES,
             "PRIMARY KEY (parent=? AND cookie>? AND cookie<?)",
         ),
         (
-            schema::past::LIVE_ENTRIES,
+            LIVE_ENTRIES,
             "PRIMARY KEY (parent=? AND cookie>? AND cookie<?)",
         ),
         (
-            schema::past::LIVE_ENTRIES_PLUS,
+            LIVE_ENTRIES_PLUS,
             "PRIMARY KEY (parent=? AND cookie>? AND cookie<?)",
         ),
-        (schema::past::PAST_INODES, "PRIMARY KEY (no>? AND no<?)"),
+        (PAST_INODES, "PRIMARY KEY (no>? AND no<?)"),
+        (PAST_XATTR, "PRIMARY KEY (inode=? AND name=? AND until>?)"),
         (
-            schema::past::PAST_XATTR,
+            LIVE_XATTR_NAMES,
             "PRIMARY KEY (inode=? AND name=? AND until>?)",
         ),
         (
-            schema::past::LIVE_XATTR_NAMES,
-            "PRIMARY KEY (inode=? AND name=? AND until>?)",
-        ),
-        (
-            schema::past::KEPT_BETWEEN,
+            KEPT_BETWEEN,
             "PRIMARY KEY (inode=? AND idx=? AND until>? AND until<?)",
         ),
-        (schema::past::NEXT_KEPT, "PRIMARY KEY (inode=? AND idx>?)"),
+        (NEXT_KEPT, "PRIMARY KEY (inode=? AND idx>?)"),
+        (ALL_KEPT, "PRIMARY KEY ((inode,idx,until)>(?,?,?))"),
         (
-            schema::past::ALL_KEPT,
-            "PRIMARY KEY ((inode,idx,until)>(?,?,?))",
-        ),
-        (
-            schema::past::KEPT_UNTIL,
+            KEPT_UNTIL,
             "past_chunks_until (until=? AND (inode,idx)>(?,?))",
         ),
         (
-            schema::past::MOVE_ENTRY,
+            MOVE_ENTRY,
             "PRIMARY KEY (parent=? AND cookie=? AND until=?)",
         ),
-        (schema::past::ENTRIES_UNTIL, "past_entries_until (until=?)"),
-        (schema::past::SPACE_SINCE, "PRIMARY KEY (since=?)"),
-    ] {
-        let mut explain = state
-            .conn
-            .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
-            .unwrap();
-        let params = rusqlite::params_from_iter(vec![1i64; explain.parameter_count()]);
-        let plan: Vec<String> = explain
-            .query_map(params, |row| row.get(3))
-            .unwrap()
-            .map(|line| line.unwrap())
-            .collect();
-        assert!(
-            plan.iter().any(|line| line.contains(uses)),
-            "{uses}: {plan:#?}"
-        );
-    }
+        (ENTRIES_UNTIL, "past_entries_until (until=?)"),
+        (SPACE_SINCE, "PRIMARY KEY (since=?)"),
+    ];
+    uses(&catalog.lock(), &statements);
 }

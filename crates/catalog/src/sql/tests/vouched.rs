@@ -9,7 +9,7 @@ use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 use super::*;
 
-crate::contract_tests!(Memory::default());
+contract_tests!(Memory::default());
 
 pub(super) const NAME: &str = "catalog.db";
 const TABLE: &str = "catalog.db-pages";
@@ -18,13 +18,13 @@ const TABLE: &str = "catalog.db-pages";
 struct Memory(MemoryStorage);
 
 impl Maker for Memory {
-    fn fresh(&mut self) -> Box<dyn Catalog> {
+    fn fresh(&mut self) -> Catalog {
         self.0 = MemoryStorage::new();
-        Box::new(create_in(Arc::new(self.0.clone())))
+        create_in(Arc::new(self.0.clone()))
     }
 
-    fn after_crash(&mut self) -> Box<dyn Catalog> {
-        Box::new(open_in(Arc::new(copy_of(&self.0)), &digest_key(1)).unwrap())
+    fn after_crash(&mut self) -> Catalog {
+        open_in(Arc::new(copy_of(&self.0)), &digest_key(1)).unwrap()
     }
 }
 
@@ -35,12 +35,12 @@ fn digest_key(n: u8) -> CatalogKey {
         .with_digest(master.page_digest_key(&room))
 }
 
-fn create_in(storage: Arc<dyn Storage>) -> SqlCatalog {
-    SqlCatalog::create(&storage, NAME, &digest_key(1), &OpenOptions::default()).unwrap()
+fn create_in(storage: Arc<dyn Storage>) -> Catalog {
+    Catalog::create(&storage, NAME, &digest_key(1), &OpenOptions::default()).unwrap()
 }
 
-fn open_in(storage: Arc<dyn Storage>, key: &CatalogKey) -> Result<SqlCatalog> {
-    SqlCatalog::open(&storage, NAME, key, &OpenOptions::default())
+fn open_in(storage: Arc<dyn Storage>, key: &CatalogKey) -> Result<Catalog> {
+    Catalog::open(&storage, NAME, key, &OpenOptions::default())
 }
 
 /// All files as another process would find them now.
@@ -53,7 +53,7 @@ pub(super) fn copy_of(memory: &MemoryStorage) -> MemoryStorage {
     copy
 }
 
-fn fill(catalog: &SqlCatalog, names: std::ops::Range<u32>) {
+fn fill(catalog: &Catalog, names: std::ops::Range<u32>) {
     for i in names {
         put(catalog, InodeNo::ROOT, format!("some name {i}").as_bytes());
     }
@@ -79,7 +79,7 @@ fn a_copy_under_any_key_has_its_table_and_nothing_else_beside_it() {
                 read_only: true,
                 ..OpenOptions::default()
             };
-            SqlCatalog::open(&copy, NAME, &digest_key(1), &options)
+            Catalog::open(&copy, NAME, &digest_key(1), &options)
                 .unwrap()
                 .copy_to(&target, NAME, &digest_key(n))
                 .unwrap();
@@ -119,7 +119,7 @@ fn a_check_after_a_crash_within_a_checkpoint_finds_nothing() {
                 ..OpenOptions::default()
             };
             let storage: Arc<dyn Storage> = Arc::new(copy.clone());
-            let catalog = SqlCatalog::open(&storage, NAME, &digest_key(1), &options).unwrap();
+            let catalog = Catalog::open(&storage, NAME, &digest_key(1), &options).unwrap();
             assert_eq!(catalog.verify().unwrap(), [""; 0], "after {stop} writes");
             assert_eq!(catalog.inode_count().unwrap(), 260);
         }

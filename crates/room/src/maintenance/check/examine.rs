@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Catalog, SqlCatalog};
+use catalog::Catalog;
 use seal::Credential;
 use segments::{DirStore, SegmentFile, SegmentNo};
 use storage::Storage;
@@ -51,7 +51,7 @@ pub(crate) fn examine(
         read_only: true,
         ..catalog::OpenOptions::default()
     };
-    let catalog = match SqlCatalog::open(&storage, CATALOG, &key, &options) {
+    let catalog = match Catalog::open(&storage, CATALOG, &key, &options) {
         Ok(catalog) => catalog,
         Err(e) => {
             findings.push(format!("catalog: {e}"));

@@ -174,9 +174,9 @@ impl Maintenance {
     fn look(&self) -> Look {
         let mut look = Look::default();
         let catalog = self.catalog.get();
-        let outcome = tree::look(&*catalog, &mut look)
+        let outcome = tree::look(&catalog, &mut look)
             .map_err(crate::Error::from)
-            .and_then(|()| space::look(self, &*catalog, &mut look));
+            .and_then(|()| space::look(self, &catalog, &mut look));
         if let Err(e) = outcome {
             look.find(format!("the catalog cannot be read any further: {e}"));
             look.incomplete = true;

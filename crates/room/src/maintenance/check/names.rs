@@ -24,7 +24,7 @@ impl Maintenance {
         let catalog = self.catalog.get();
         let wanted: HashSet<InodeNo> = lost.iter().map(|l| l.no).collect();
         let mut names: HashMap<InodeNo, (InodeNo, Vec<u8>)> = HashMap::new();
-        let walked = each_entry(&*catalog, |parent, entry| {
+        let walked = each_entry(&catalog, |parent, entry| {
             if wanted.contains(&entry.inode) {
                 names.entry(entry.inode).or_insert((parent, entry.name));
             }
@@ -38,7 +38,7 @@ impl Maintenance {
         for LostExtent { no, offset, len } in lost {
             let path = names
                 .get(&no)
-                .and_then(|(parent, name)| path(&*catalog, *parent, name, &mut directories));
+                .and_then(|(parent, name)| path(&catalog, *parent, name, &mut directories));
             let path = path.unwrap_or_else(|| format!("inode {}", no.0));
             out.push(LostRange {
                 path,
@@ -53,7 +53,7 @@ impl Maintenance {
 
 /// The path of a name; `None` where what is above it is damaged.
 fn path(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     parent: InodeNo,
     name: &[u8],
     directories: &mut HashMap<InodeNo, Option<(InodeNo, Vec<u8>)>>,
@@ -77,7 +77,7 @@ fn path(
 }
 
 /// A directory's own directory, and its name there.
-fn find(catalog: &dyn Catalog, no: InodeNo) -> Option<(InodeNo, Vec<u8>)> {
+fn find(catalog: &Catalog, no: InodeNo) -> Option<(InodeNo, Vec<u8>)> {
     let parent = catalog.inode(no).ok()??.parent;
     let mut after = 0;
     loop {

@@ -17,7 +17,7 @@ use crate::usage::{self, Counts, Unit};
 /// Looks at all that is kept of chunks.
 pub(super) fn look(
     core: &Maintenance,
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     counts: &mut Counts,
     look: &mut Look,
 ) -> Result<()> {
@@ -76,7 +76,7 @@ fn one(core: &Maintenance, row: &KeptRow, counts: &mut Counts, look: &mut Look) 
 }
 
 /// Compares the account of what snapshots hold with what was counted.
-fn account(catalog: &dyn Catalog, held: &Held, look: &mut Look) -> Result<()> {
+fn account(catalog: &Catalog, held: &Held, look: &mut Look) -> Result<()> {
     let rows = catalog.snapshot_space_rows()?;
     let counted: Held = rows
         .iter()
@@ -96,7 +96,7 @@ fn account(catalog: &dyn Catalog, held: &Held, look: &mut Look) -> Result<()> {
 }
 
 /// Looks for shared units that what is kept of chunks does not mark as such.
-pub(super) fn marks(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
+pub(super) fn marks(catalog: &Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
     usage::each_kept(catalog, |row| {
         let mut extents = row.kept.chunk().extents().iter();
         if extents.any(|e| counts.lacks_mark(e)) {

@@ -303,7 +303,7 @@ impl Maintenance {
             }
             Repair::CutLoop { no } => {
                 let mut names = Vec::new();
-                each_entry(&*catalog, |parent, entry| {
+                each_entry(&catalog, |parent, entry| {
                     if entry.inode == *no {
                         names.push((parent, entry.name));
                     }

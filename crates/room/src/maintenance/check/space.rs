@@ -19,7 +19,7 @@ use crate::usage::{self, Counts, Segment, Unit, by_unit};
 /// Rows read at once.
 const PAGE: usize = 256;
 
-pub(super) fn look(core: &Maintenance, catalog: &dyn Catalog, look: &mut Look) -> Result<()> {
+pub(super) fn look(core: &Maintenance, catalog: &Catalog, look: &mut Look) -> Result<()> {
     let segments = catalog
         .segments()?
         .into_iter()
@@ -69,7 +69,7 @@ impl Current {
 /// Looks at every extent map, and at files without any.
 fn chunks(
     core: &Maintenance,
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     counts: &mut Counts,
     look: &mut Look,
 ) -> Result<()> {
@@ -107,7 +107,7 @@ fn chunks(
 
 /// All inodes in order; those passed over have no maps.
 struct Inodes<'a> {
-    catalog: &'a dyn Catalog,
+    catalog: &'a Catalog,
     page: std::vec::IntoIter<Inode>,
     after: InodeNo,
     over: bool,
@@ -302,7 +302,7 @@ fn reservations(core: &Maintenance, counts: &Counts, look: &mut Look) {
 }
 
 /// Compares counts of shared units, and the marks on the extents that refer to them.
-fn shares(catalog: &dyn Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
+fn shares(catalog: &Catalog, counts: &Counts, look: &mut Look) -> Result<()> {
     let mut counted: HashMap<Unit, u64> = HashMap::new();
     for (segment, position, references) in catalog.all_shared()? {
         counted.insert((segment, position), references);

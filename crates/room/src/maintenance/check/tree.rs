@@ -43,7 +43,7 @@ enum Visit {
     Done,
 }
 
-pub(super) fn look(catalog: &dyn Catalog, look: &mut Look) -> Result<()> {
+pub(super) fn look(catalog: &Catalog, look: &mut Look) -> Result<()> {
     let mut directories = HashMap::new();
     let mut after = InodeNo(0);
     loop {
@@ -70,7 +70,7 @@ pub(super) fn look(catalog: &dyn Catalog, look: &mut Look) -> Result<()> {
 
 /// The next inodes, each looked at by itself.
 fn inodes(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     after: InodeNo,
     look: &mut Look,
     directories: &mut HashMap<InodeNo, Directory>,
@@ -109,7 +109,7 @@ fn inodes(
 }
 
 /// What must hold of an inode whatever the others are.
-fn alone(catalog: &dyn Catalog, inode: &Inode, look: &mut Look) -> Result<()> {
+fn alone(catalog: &Catalog, inode: &Inode, look: &mut Look) -> Result<()> {
     let name = inode_text(inode.no);
     if inode.no == InodeNo::ROOT && inode.kind != FileKind::Directory {
         look.find(format!("the root is a {}", kind_text(inode.kind)));
@@ -148,7 +148,7 @@ fn alone(catalog: &dyn Catalog, inode: &Inode, look: &mut Look) -> Result<()> {
 
 /// Counts the names of these inodes, which are in order and all there are from behind `after` to `last`, or to the end.
 fn names(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     mut facts: Vec<Facts>,
     after: InodeNo,
     last: Option<InodeNo>,
@@ -217,7 +217,7 @@ fn names(
 
 /// Looks at every name's directory, and at the names of directories.
 fn entries(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     look: &mut Look,
     directories: &mut HashMap<InodeNo, Directory>,
 ) -> Result<()> {
@@ -361,7 +361,7 @@ fn follow(directories: &mut HashMap<InodeNo, Directory>, start: InodeNo, look: &
 
 /// Calls for every name of the catalog.
 pub(super) fn each_entry(
-    catalog: &dyn Catalog,
+    catalog: &Catalog,
     mut each: impl FnMut(InodeNo, DirEntry) -> Result<()>,
 ) -> Result<()> {
     let mut after = (InodeNo(0), 0);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::common::{Place, credential, pattern, secret, sound};
-use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount, SqlCatalog};
+use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount};
 use room::{Error, FileSystem as _, LostRange, NewSnapshot, Progress, Room, Snapshots as _};
 use storage::{HostStorage, Storage};
 
@@ -21,11 +21,11 @@ fn header(place: &Place) -> (seal::Header, seal::MasterKey) {
     (header, master)
 }
 
-fn catalog(place: &Place) -> SqlCatalog {
+fn catalog(place: &Place) -> Catalog {
     let (header, master) = header(place);
     let key = header.catalog_key(&master);
     let storage: Arc<dyn Storage> = Arc::new(HostStorage::open(&place.room_dir()).unwrap());
-    SqlCatalog::open(
+    Catalog::open(
         &storage,
         "catalog.db",
         &key,
@@ -35,7 +35,7 @@ fn catalog(place: &Place) -> SqlCatalog {
 }
 
 /// Changes the catalog of a closed room behind its back.
-fn tamper(place: &Place, change: impl FnOnce(&SqlCatalog)) {
+fn tamper(place: &Place, change: impl FnOnce(&Catalog)) {
     let catalog = catalog(place);
     change(&catalog);
     catalog.commit().unwrap();
@@ -65,7 +65,7 @@ fn no(room: &Room, path: &str) -> InodeNo {
     room.resolve(path.as_ref(), false).unwrap()
 }
 
-fn inode(catalog: &SqlCatalog, path: &str) -> Inode {
+fn inode(catalog: &Catalog, path: &str) -> Inode {
     let mut at = catalog.inode(InodeNo::ROOT).unwrap().unwrap();
     for name in path.split('/').filter(|n| !n.is_empty()) {
         at = catalog.lookup(at.no, name.as_bytes()).unwrap().unwrap();
@@ -73,7 +73,7 @@ fn inode(catalog: &SqlCatalog, path: &str) -> Inode {
     at
 }
 
-fn edit(catalog: &SqlCatalog, path: &str, change: impl FnOnce(&mut Inode)) {
+fn edit(catalog: &Catalog, path: &str, change: impl FnOnce(&mut Inode)) {
     let mut inode = inode(catalog, path);
     change(&mut inode);
     catalog.apply(&[Change::PutInode(&inode)]).unwrap();
@@ -92,13 +92,13 @@ fn unchanged(room: &Room) {
 
 /// Makes one damage, and expects its findings (each contains one of `expected`, in any order) and nothing else; then
 /// that repair leaves a whole room with the files as they were.
-fn fully_repaired(damage: impl FnOnce(&SqlCatalog), expected: &[&str]) -> (Place, Room) {
+fn fully_repaired(damage: impl FnOnce(&Catalog), expected: &[&str]) -> (Place, Room) {
     let (place, room) = repaired(damage, expected);
     unchanged(&room);
     (place, room)
 }
 
-fn repaired(damage: impl FnOnce(&SqlCatalog), expected: &[&str]) -> (Place, Room) {
+fn repaired(damage: impl FnOnce(&Catalog), expected: &[&str]) -> (Place, Room) {
     let place = sample();
     tamper(&place, damage);
     let room = place.open();
@@ -190,7 +190,7 @@ fn wrong_block_counts_are_found_and_repaired() {
 
 #[test]
 fn wrong_accounts_are_found_and_repaired() {
-    let account = |c: &SqlCatalog, by: i32| {
+    let account = |c: &Catalog, by: i32| {
         let account = c.segments().unwrap()[0];
         let live = account.live.saturating_add_signed(by);
         c.apply(&[Change::PutSegment(SegmentAccount { live, ..account })])
@@ -203,7 +203,7 @@ fn wrong_accounts_are_found_and_repaired() {
 
 #[test]
 fn wrong_counts_of_shared_units_are_found_and_repaired() {
-    let share = |c: &SqlCatalog, references| {
+    let share = |c: &Catalog, references| {
         let (segment, position, _) = c.all_shared().unwrap()[0];
         c.apply(&[Change::ShareUnit {
             segment,
@@ -232,7 +232,7 @@ fn wrong_counts_of_shared_units_are_found_and_repaired() {
 
 #[test]
 fn shared_data_that_is_not_marked_is_found_and_repaired() {
-    let unmark = |c: &SqlCatalog| {
+    let unmark = |c: &Catalog| {
         let no = inode(c, "/b").no;
         let old = c.chunk(no, 0).unwrap();
         let mut new = Chunk::default();
@@ -273,7 +273,7 @@ fn data_beyond_the_end_is_found_and_cut() {
 
 #[test]
 fn maps_that_lead_nowhere_are_found_and_become_holes() {
-    let lead_away = |c: &SqlCatalog| {
+    let lead_away = |c: &Catalog| {
         let no = inode(c, "/d/x").no;
         let mut extent = c.chunk(no, 0).unwrap().extents()[0].clone();
         extent.segment = catalog::SegmentNo(77);
@@ -329,7 +329,7 @@ fn data_of_an_inode_that_is_gone_is_found_and_removed() {
 }
 
 /// Changes the lengths in the accounts of all segments by one block less.
-fn shorten(c: &SqlCatalog) {
+fn shorten(c: &Catalog) {
     for account in c.segments().unwrap() {
         let length = account.length - 1;
         let shorter = SegmentAccount { length, ..account };

@@ -8,7 +8,7 @@ use segments::{NoncePart, Sealed, Tags};
 /// A catalog in memory with a log, and the commit that its records follow.
 struct Logged {
     memory: MemoryStorage,
-    catalog: SqlCatalog,
+    catalog: Catalog,
     commit: (u64, Link),
     no: InodeNo,
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn keep_of(catalog: &SqlCatalog, (inode, index, until): (InodeNo, u64, u64), kept: &KeptChunk) {
+fn keep_of(catalog: &Catalog, (inode, index, until): (InodeNo, u64, u64), kept: &KeptChunk) {
     let change = Change::KeepChunk {
         inode,
         index,
@@ -40,7 +40,7 @@ fn gathered_counts_are_written_when_they_are_many_or_somebody_looks_and_are_in_t
     assert!(sync().is_some());
     catalog.apply(&[space(-2)]).unwrap();
     assert_eq!((rows("shared"), rows("snapshot_space")), (0, 0));
-    let held = |catalog: &SqlCatalog| catalog.snapshot_space_rows().unwrap()[0].blocks;
+    let held = |catalog: &Catalog| catalog.snapshot_space_rows().unwrap()[0].blocks;
     assert_eq!(
         (held(&catalog), catalog.all_shared().unwrap().len()),
         (5, 1)
@@ -88,7 +88,7 @@ fn kept_chunks_are_written_when_they_are_many_or_somebody_looks_and_are_in_the_l
         keep_of(&catalog, (no, index, until), &kept);
     };
     // By snapshot, how much is kept of the first chunk.
-    let kept = |catalog: &SqlCatalog| -> Vec<(u64, usize)> {
+    let kept = |catalog: &Catalog| -> Vec<(u64, usize)> {
         let all = catalog.kept_chunks(no, 0).unwrap();
         for (until, kept) in &all {
             assert_eq!(catalog.kept_chunk(no, 0, *until).unwrap(), *kept);
@@ -96,7 +96,7 @@ fn kept_chunks_are_written_when_they_are_many_or_somebody_looks_and_are_in_the_l
         let blocks = |kept: &KeptChunk| kept.chunk().blocks() as usize;
         all.iter().map(|(no, kept)| (*no, blocks(kept))).collect()
     };
-    let seen = |catalog: &SqlCatalog, at| catalog.past_chunk(at, no, 0).unwrap().blocks();
+    let seen = |catalog: &Catalog, at| catalog.past_chunk(at, no, 0).unwrap().blocks();
     keep(0, one, 3);
     assert!(sync().is_some());
     keep(0, one, 5);

@@ -23,9 +23,9 @@ const CHUNKS: u64 = 3;
 struct Rooms {
     random: Rng,
     memory: MemoryStorage,
-    catalog: SqlCatalog,
+    catalog: Catalog,
     /// Goes through the same changes without snapshots.
-    plain: SqlCatalog,
+    plain: Catalog,
     wholes: BTreeMap<u64, Whole>,
     /// Numbers handed out and not used yet.
     numbers: Vec<InodeNo>,

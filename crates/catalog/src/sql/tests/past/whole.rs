@@ -42,7 +42,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub(super) fn of(catalog: &dyn Catalog) -> Self {
+    pub(super) fn of(catalog: &Catalog) -> Self {
         let mut whole = Self::default();
         for inode in catalog.all_inodes(InodeNo(0), 10_000).unwrap() {
             for name in catalog.xattr_names(inode.no).unwrap() {
@@ -68,12 +68,7 @@ impl Whole {
     }
 
     /// The same, by what a snapshot sees.
-    pub(super) fn in_snapshot(
-        catalog: &dyn Catalog,
-        at: u64,
-        highest: InodeNo,
-        page: usize,
-    ) -> Self {
+    pub(super) fn in_snapshot(catalog: &Catalog, at: u64, highest: InodeNo, page: usize) -> Self {
         let mut whole = Self::default();
         for no in (1..=highest.0).map(InodeNo) {
             let inode = catalog.past_inode(at, no).unwrap();
