@@ -92,11 +92,7 @@ pub unsafe extern "C" fn strongroom_chmod(
             .ok()
             .filter(|mode| *mode <= 0o7777)
             .ok_or_else(|| Error::Argument("the mode has other bits than 07777".into()))?;
-        let set = SetAttr {
-            mode: Some(mode),
-            ..SetAttr::default()
-        };
-        change(room, path, &set, true)
+        change(room, path, &SetAttr::mode(mode), true)
     })
 }
 
@@ -117,12 +113,13 @@ pub unsafe extern "C" fn strongroom_chown(
     call(|| {
         // SAFETY: the caller's promise.
         let path = unsafe { self::path(path, "path") }?;
-        let set = SetAttr {
-            uid: Some(uid).filter(|uid| *uid != u32::MAX),
-            gid: Some(gid).filter(|gid| *gid != u32::MAX),
-            ..SetAttr::default()
-        };
-        change(room, path, &set, follow != 0)
+        let given = |id| Some(id).filter(|id| *id != u32::MAX);
+        change(
+            room,
+            path,
+            &SetAttr::owner(given(uid), given(gid)),
+            follow != 0,
+        )
     })
 }
 
@@ -186,10 +183,6 @@ pub unsafe extern "C" fn strongroom_truncate(
     call(|| {
         // SAFETY: the caller's promise.
         let path = unsafe { self::path(path, "path") }?;
-        let set = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        change(room, path, &set, true)
+        change(room, path, &SetAttr::size(size), true)
     })
 }

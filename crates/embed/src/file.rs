@@ -146,10 +146,7 @@ impl File {
 
     /// Sets its length: cut, or made longer with zeros that take no space.
     pub fn set_len(&self, size: u64) -> Result<()> {
-        self.set_attributes(&SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        })
+        self.set_attributes(&SetAttr::size(size))
     }
 
     /// Changes attributes. Of its length only where it was opened for writing.
@@ -291,11 +288,7 @@ fn prepare(room: &OpenRoom<'_>, no: InodeNo, mode: OpenMode) -> Result<()> {
         _ => return Err(RoomError::NotSupported("opening what is not a regular file").into()),
     }
     if mode.truncate {
-        let empty = SetAttr {
-            size: Some(0),
-            ..SetAttr::default()
-        };
-        room.set_attributes(no, &empty)?;
+        room.set_attributes(no, &SetAttr::size(0))?;
     }
     if mode.read && !room.is_read_only() {
         room.touch_atime(no);

@@ -378,11 +378,8 @@ fn a_place_that_takes_no_copy_keeps_what_it_has() {
     write(&room, "/d/a", b"then");
     room.create_snapshot("monday").unwrap();
     write(&room, "/d/a", b"now");
-    let set = SetAttr {
-        flags: Some(FileFlags::IMMUTABLE),
-        ..SetAttr::default()
-    };
-    room.set_attributes("/d/a", &set, true).unwrap();
+    room.set_attributes("/d/a", &SetAttr::flags(FileFlags::IMMUTABLE), true)
+        .unwrap();
     assert_eq!(
         kind(room.restore_snapshot("monday", "/d/a", None)),
         Kind::NotPermitted
@@ -403,11 +400,8 @@ fn what_is_replaced_keeps_its_flags_under_its_other_names() {
     write(&room, "/d/a", b"then");
     room.create_snapshot("monday").unwrap();
     room.link("/d/a", "/kept").unwrap();
-    let set = SetAttr {
-        flags: Some(FileFlags::IMMUTABLE),
-        ..SetAttr::default()
-    };
-    room.set_attributes("/kept", &set, true).unwrap();
+    room.set_attributes("/kept", &SetAttr::flags(FileFlags::IMMUTABLE), true)
+        .unwrap();
     room.restore_snapshot("monday", "/d", None).unwrap();
     let (kept, restored) = (
         room.stat("/kept", true).unwrap(),

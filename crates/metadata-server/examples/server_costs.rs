@@ -187,11 +187,7 @@ const STEPS: &[(&str, Step)] = &[
         Ok(())
     }),
     ("chmod", |w, n| {
-        let set = SetAttr {
-            mode: Some(0o640),
-            ..SetAttr::default()
-        };
-        w.client.set_attributes(w.files[n], &set)?;
+        w.client.set_attributes(w.files[n], &SetAttr::mode(0o640))?;
         Ok(())
     }),
     ("list: one page of 512 names for 512 files", |w, n| {

@@ -56,11 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", String::from_utf8_lossy(&text));
 
     // The server takes the right away on the disk before this returns.
-    let private = SetAttr {
-        mode: Some(0o600),
-        ..SetAttr::default()
-    };
-    first.set_attributes(file.no, &private)?;
+    first.set_attributes(file.no, &SetAttr::mode(0o600))?;
     println!(
         "after chmod 600: refused {}",
         second.read(found.no, 0, &mut text).is_err()

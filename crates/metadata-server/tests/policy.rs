@@ -264,21 +264,8 @@ fn by_server(who: &Raw, step: &Step) -> Reply<()> {
             })
             .map(drop),
         Step::Chmod(p, mode) => who.chmod(find(who, *p)?.no, *mode).map(drop),
-        Step::Chown(p, uid, gid) => set(
-            *p,
-            SetAttr {
-                uid: *uid,
-                gid: *gid,
-                ..SetAttr::default()
-            },
-        ),
-        Step::Truncate(p) => set(
-            *p,
-            SetAttr {
-                size: Some(0),
-                ..SetAttr::default()
-            },
-        ),
+        Step::Chown(p, uid, gid) => set(*p, SetAttr::owner(*uid, *gid)),
+        Step::Truncate(p) => set(*p, SetAttr::size(0)),
         Step::Open(p, write) => {
             let no = find(who, *p)?.no;
             who.open(no, !write, *write)?;

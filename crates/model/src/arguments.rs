@@ -88,6 +88,41 @@ pub struct SetAttr {
     pub drop_setgid: bool,
 }
 
+impl SetAttr {
+    /// The permission bits alone.
+    pub fn mode(mode: u16) -> Self {
+        Self {
+            mode: Some(mode),
+            ..Self::default()
+        }
+    }
+
+    /// The length alone, in bytes.
+    pub fn size(size: u64) -> Self {
+        Self {
+            size: Some(size),
+            ..Self::default()
+        }
+    }
+
+    /// The flags alone.
+    pub fn flags(flags: FileFlags) -> Self {
+        Self {
+            flags: Some(flags),
+            ..Self::default()
+        }
+    }
+
+    /// Owner and group; `None` stays.
+    pub fn owner(uid: Option<u32>, gid: Option<u32>) -> Self {
+        Self {
+            uid,
+            gid,
+            ..Self::default()
+        }
+    }
+}
+
 /// How rename treats an existing target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameMode {

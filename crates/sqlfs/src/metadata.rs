@@ -122,12 +122,7 @@ pub unsafe extern "C" fn sqlfs_proc_chmod(
     path: *const c_char,
     mode: mode_t,
 ) -> c_int {
-    let change = || {
-        Ok(SetAttr {
-            mode: Some((mode & 0o7777) as u16),
-            ..SetAttr::default()
-        })
-    };
+    let change = || Ok(SetAttr::mode((mode & 0o7777) as u16));
     // SAFETY: the caller's promise.
     unsafe { set(sqlfs, path, change) }
 }
@@ -144,11 +139,8 @@ pub unsafe extern "C" fn sqlfs_proc_chown(
     gid: gid_t,
 ) -> c_int {
     let change = || {
-        Ok(SetAttr {
-            uid: Some(uid).filter(|uid| *uid != uid_t::MAX),
-            gid: Some(gid).filter(|gid| *gid != gid_t::MAX),
-            ..SetAttr::default()
-        })
+        let given = |id| Some(id).filter(|id| *id != uid_t::MAX);
+        Ok(SetAttr::owner(given(uid), given(gid)))
     };
     // SAFETY: the caller's promise.
     unsafe { set(sqlfs, path, change) }
@@ -166,10 +158,7 @@ pub unsafe extern "C" fn sqlfs_proc_truncate(
 ) -> c_int {
     let change = || {
         let size = u64::try_from(size).map_err(|_| Error::Argument("a negative length".into()))?;
-        Ok(SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        })
+        Ok(SetAttr::size(size))
     };
     // SAFETY: the caller's promise.
     unsafe { set(sqlfs, path, change) }

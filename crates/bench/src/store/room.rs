@@ -455,10 +455,7 @@ impl Names for RoomNames {
     }
 
     fn chmod(&self, path: &str, mode: u32) -> io::Result<()> {
-        let set = SetAttr {
-            mode: Some((mode & 0o7777) as u16),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::mode((mode & 0o7777) as u16);
         let no = self.find(path)?;
         self.room
             .set_attributes(no, &set)

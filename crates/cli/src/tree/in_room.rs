@@ -242,12 +242,9 @@ impl Tree for RoomTree<'_> {
         let no = self.no(path, false)?;
         // Owner first, since its change takes set-id bits away; one call would leave the order to the room.
         if let Some((uid, gid)) = attrs.owner {
-            let set = SetAttr {
-                uid: Some(uid),
-                gid: Some(gid),
-                ..SetAttr::default()
-            };
-            self.room.set_attributes(no, &set).map_err(Fault::Room)?;
+            self.room
+                .set_attributes(no, &SetAttr::owner(Some(uid), Some(gid)))
+                .map_err(Fault::Room)?;
         }
         let is_link = self.room.attributes(no).map_err(Fault::Room)?.kind == FileKind::Symlink;
         let set = SetAttr {
@@ -311,10 +308,7 @@ impl OpenFile for RoomFile<'_> {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        let set = SetAttr {
-            size: Some(len),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::size(len);
         self.room
             .set_attributes(self.no, &set)
             .map(drop)

@@ -255,11 +255,7 @@ fn data(room: &Room, salt: u64, step: &Step) -> room::Result<bool> {
             room.write(no, size, &bytes(salt, *len))?;
         }
         Step::Truncate(p, len) => {
-            let set = SetAttr {
-                size: Some(*len),
-                ..SetAttr::default()
-            };
-            room.set_attributes(at(room, p)?, &set)?;
+            room.set_attributes(at(room, p)?, &SetAttr::size(*len))?;
         }
         Step::Fallocate(p, what, offset, len) => {
             room.fallocate(at(room, p)?, *what, *offset, *len)?;
@@ -294,21 +290,8 @@ fn attributes(room: &Room, salt: u64, step: &Step) -> room::Result<bool> {
             false,
         )?,
         Step::RemoveXattr(p, name) => room.remove_xattr(at(room, p)?, name.as_bytes())?,
-        Step::Chmod(p, mode) => set(
-            p,
-            &SetAttr {
-                mode: Some(*mode),
-                ..SetAttr::default()
-            },
-        )?,
-        Step::Chown(p, id) => set(
-            p,
-            &SetAttr {
-                uid: Some(*id),
-                gid: Some(*id),
-                ..SetAttr::default()
-            },
-        )?,
+        Step::Chmod(p, mode) => set(p, &SetAttr::mode(*mode))?,
+        Step::Chown(p, id) => set(p, &SetAttr::owner(Some(*id), Some(*id)))?,
         Step::Times(p, secs) => set(
             p,
             &SetAttr {

@@ -341,13 +341,7 @@ impl Raw {
     }
 
     pub fn chmod(&self, no: InodeNo, mode: u16) -> Reply<Inode> {
-        self.set(
-            no,
-            SetAttr {
-                mode: Some(mode),
-                ..SetAttr::default()
-            },
-        )
+        self.set(no, SetAttr::mode(mode))
     }
 
     pub fn unlink(&self, parent: InodeNo, name: &str) -> Reply<Changed> {
@@ -514,14 +508,6 @@ pub fn people(lease: Duration) -> (World, Raw, Raw, Raw, InodeNo) {
     let alice = world.client("alice", 1000, &[1000, 50]);
     let bob = world.client("bob", 1001, &[1001, 50]);
     let d = root.make(ROOT, "d", FileKind::Directory, 0o755).unwrap().no;
-    root.set(
-        d,
-        SetAttr {
-            uid: Some(1000),
-            gid: Some(50),
-            ..SetAttr::default()
-        },
-    )
-    .unwrap();
+    root.set(d, SetAttr::owner(Some(1000), Some(50))).unwrap();
     (world, root, alice, bob, d)
 }

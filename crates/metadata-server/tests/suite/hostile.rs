@@ -93,10 +93,7 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
         }
         bad.push(Change::SetAttributes {
             no: file,
-            set: SetAttr {
-                size: Some(offset.max(len)),
-                ..SetAttr::default()
-            },
+            set: SetAttr::size(offset.max(len)),
         });
     }
     for at in [

@@ -286,15 +286,7 @@ fn a_cut_file_is_not_read_by_an_old_map() {
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
     alice.write(&world, file, b'a');
     let map = bob.map(file).unwrap();
-    alice
-        .set(
-            file,
-            SetAttr {
-                size: Some(0),
-                ..SetAttr::default()
-            },
-        )
-        .unwrap();
+    alice.set(file, SetAttr::size(0)).unwrap();
     assert!(matches!(bob.read_by(&world, &map), Err(DiskError::Revoked)));
     assert!(bob.map(file).unwrap().chunks.is_empty());
 }
@@ -577,10 +569,7 @@ fn a_change_waits_for_a_disk_that_is_not_there_and_is_made_once() {
     world.disks[0].stop();
     let number = alice.number();
     let private = || {
-        let set = SetAttr {
-            mode: Some(0o600),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::mode(0o600);
         alice.change_by(0, number, Change::SetAttributes { no: file, set })
     };
     assert_eq!(private(), Err(Refusal::NotNow(Delay::Disk)));
@@ -616,10 +605,7 @@ fn what_a_session_has_that_ended_while_a_disk_is_away_is_waited_for() {
     world.disks[0].stop();
     let over = bob.ask(|c, x, s| async move { c.bye(x, s).await });
     over.unwrap().unwrap();
-    let set = SetAttr {
-        mode: Some(0o600),
-        ..SetAttr::default()
-    };
+    let set = SetAttr::mode(0o600);
     let changes = [
         Change::SetAttributes { no: file, set },
         Change::Unlink {
@@ -645,10 +631,7 @@ fn a_change_of_data_waits_for_the_disk_that_it_reads_from() {
     let (file, copy) = (make("f"), make("copy"));
     alice.write(&world, file, b'a');
     world.disks[0].stop();
-    let truncated = SetAttr {
-        size: Some(1000),
-        ..SetAttr::default()
-    };
+    let truncated = SetAttr::size(1000);
     let changes = [
         Change::CopyRange {
             from: file,

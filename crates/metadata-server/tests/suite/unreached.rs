@@ -19,10 +19,7 @@ fn elsewhere(disk: &Disk) -> enrol::Disk {
 
 /// Takes a file from everybody else.
 fn only_owner(no: InodeNo) -> Change {
-    let set = SetAttr {
-        mode: Some(0o600),
-        ..SetAttr::default()
-    };
+    let set = SetAttr::mode(0o600);
     Change::SetAttributes { no, set }
 }
 

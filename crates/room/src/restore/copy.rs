@@ -142,11 +142,7 @@ pub(super) fn give_attributes(
     to: InodeNo,
 ) -> Result<()> {
     let set = |set: SetAttr| room.set_attributes(to, &set);
-    set(SetAttr {
-        uid: Some(from.uid),
-        gid: Some(from.gid),
-        ..SetAttr::default()
-    })?;
+    set(SetAttr::owner(Some(from.uid), Some(from.gid)))?;
     // A new file may have got access lists from its directory.
     if from.kind != FileKind::Symlink {
         for name in room.xattr_names(to)? {

@@ -152,11 +152,7 @@ fn move_back(room: &Room, stage: InodeNo, Moved { name, copy }: &Moved) -> Resul
 
 pub(super) fn set_flags(room: &Room, flags: &[(InodeNo, FileFlags)]) -> Result<()> {
     for (no, flags) in flags {
-        let set = SetAttr {
-            flags: Some(*flags),
-            ..SetAttr::default()
-        };
-        room.set_attributes(*no, &set)?;
+        room.set_attributes(*no, &SetAttr::flags(*flags))?;
     }
     Ok(())
 }

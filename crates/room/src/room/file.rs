@@ -49,13 +49,7 @@ impl RoomFile {
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.parts()?
             .attributes
-            .set_attributes(
-                self.no,
-                &SetAttr {
-                    size: Some(size),
-                    ..SetAttr::default()
-                },
-            )
+            .set_attributes(self.no, &SetAttr::size(size))
             .map(drop)
     }
 

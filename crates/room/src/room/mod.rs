@@ -281,13 +281,9 @@ impl Room {
         let parts = self.parts()?;
         let inode = parts.tree.open_or_make(path.as_ref())?;
         if inode.size > 0 {
-            parts.attributes.set_attributes(
-                inode.no,
-                &SetAttr {
-                    size: Some(0),
-                    ..SetAttr::default()
-                },
-            )?;
+            parts
+                .attributes
+                .set_attributes(inode.no, &SetAttr::size(0))?;
         }
         parts.contents.write(inode.no, 0, data)
     }

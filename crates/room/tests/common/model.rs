@@ -81,14 +81,7 @@ pub fn step(room: &Room, model: &mut Model, r: &mut Rng, kinds: &[u64]) -> Strin
         5 => {
             let to = r.u64(..LARGEST);
             let to = aligned(r, to);
-            room.set_attributes(
-                no,
-                &SetAttr {
-                    size: Some(to),
-                    ..SetAttr::default()
-                },
-            )
-            .unwrap();
+            room.set_attributes(no, &SetAttr::size(to)).unwrap();
             model.contents[i].resize(to as usize, 0);
             format!("truncate {n} {to}")
         }

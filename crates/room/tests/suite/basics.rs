@@ -308,14 +308,7 @@ fn holes_are_found_and_cost_nothing() {
     let room = place.create();
     let no = room.make(InodeNo::ROOT, b"s", &file()).unwrap().no;
     room.write(no, 10 << 20, &pattern(9, 8192)).unwrap();
-    room.set_attributes(
-        no,
-        &SetAttr {
-            size: Some(1 << 40),
-            ..SetAttr::default()
-        },
-    )
-    .unwrap();
+    room.set_attributes(no, &SetAttr::size(1 << 40)).unwrap();
     assert_eq!(room.seek(no, 0, SeekTo::Data).unwrap(), 10 << 20);
     assert_eq!(
         room.seek(no, 10 << 20, SeekTo::Hole).unwrap(),
@@ -334,22 +327,10 @@ fn holes_are_found_and_cost_nothing() {
     let mut expected = pattern(9, 8192);
     expected[100..5100].fill(0);
     assert_eq!(buf, expected);
-    room.set_attributes(
-        no,
-        &SetAttr {
-            size: Some((10 << 20) + 50),
-            ..SetAttr::default()
-        },
-    )
-    .unwrap();
-    room.set_attributes(
-        no,
-        &SetAttr {
-            size: Some((10 << 20) + 200),
-            ..SetAttr::default()
-        },
-    )
-    .unwrap();
+    room.set_attributes(no, &SetAttr::size((10 << 20) + 50))
+        .unwrap();
+    room.set_attributes(no, &SetAttr::size((10 << 20) + 200))
+        .unwrap();
     room.read(no, 10 << 20, &mut buf[..200]).unwrap();
     assert!(buf[50..200].iter().all(|b| *b == 0));
 }

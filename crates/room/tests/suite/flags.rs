@@ -17,11 +17,9 @@ fn find(room: &Room, path: &str) -> InodeNo {
 }
 
 fn set(room: &Room, path: &str, flags: FileFlags) {
-    let set = SetAttr {
-        flags: Some(flags),
-        ..SetAttr::default()
-    };
-    let after = room.set_attributes(find(room, path), &set).unwrap();
+    let after = room
+        .set_attributes(find(room, path), &SetAttr::flags(flags))
+        .unwrap();
     assert_eq!(after.flags, flags);
 }
 
@@ -84,18 +82,12 @@ fn nothing_of_an_immutable_file_changes() {
     refused(room.unlink(d, b"g"));
     refused(room.rmdir(root, b"d"));
     for set in [
-        SetAttr {
-            mode: Some(0),
-            ..SetAttr::default()
-        },
+        SetAttr::mode(0),
         SetAttr {
             uid: Some(7),
             ..SetAttr::default()
         },
-        SetAttr {
-            size: Some(0),
-            ..SetAttr::default()
-        },
+        SetAttr::size(0),
         SetAttr {
             mtime: Some(SetTime::Now),
             ..SetAttr::default()
@@ -133,10 +125,7 @@ fn an_append_only_file_keeps_what_was_stored_in_any_order_of_pages() {
     refused(room.write(f, 2 * PAGE as u64, &last));
     let expected = [first, page(b'2'), page(b'3'), page(b'4')].concat();
     assert_eq!(room.read_file("/f").unwrap(), expected);
-    let size = |size| SetAttr {
-        size: Some(size),
-        ..SetAttr::default()
-    };
+    let size = SetAttr::size;
     refused(room.set_attributes(f, &size(0)));
     refused(room.set_attributes(f, &size(1 << 20)));
     refused(room.unlink(InodeNo::ROOT, b"f"));

@@ -96,11 +96,7 @@ fn an_owner_gets_no_more_than_the_limit_and_others_are_not_concerned() {
     };
     is_refused(room.set_attributes(bob, &to_ada));
     assert_eq!(room.attributes(bob).unwrap().uid, BOB);
-    let shorter = SetAttr {
-        size: Some(BLOCK),
-        ..SetAttr::default()
-    };
-    room.set_attributes(ada, &shorter).unwrap();
+    room.set_attributes(ada, &SetAttr::size(BLOCK)).unwrap();
     assert_eq!(used(&room, ADA).bytes, BLOCK);
     room.write(ada, BLOCK, &data[..9 * BLOCK as usize]).unwrap();
     // Files are counted, whatever they hold.
@@ -150,11 +146,7 @@ fn the_accounts_are_what_the_files_add_up_to_after_whatever_was_done() {
                 room.write(no, offset, &data[..len]).unwrap();
             }
             3 => {
-                let set = SetAttr {
-                    size: Some(offset),
-                    ..SetAttr::default()
-                };
-                room.set_attributes(no, &set).unwrap();
+                room.set_attributes(no, &SetAttr::size(offset)).unwrap();
             }
             4 => {
                 let set = SetAttr {

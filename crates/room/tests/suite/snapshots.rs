@@ -46,11 +46,8 @@ fn no(room: &Room, path: &str) -> InodeNo {
 }
 
 fn truncate(room: &Room, path: &str, size: u64) {
-    let set = SetAttr {
-        size: Some(size),
-        ..SetAttr::default()
-    };
-    room.set_attributes(no(room, path), &set).unwrap();
+    room.set_attributes(no(room, path), &SetAttr::size(size))
+        .unwrap();
 }
 
 fn live(room: &Room) -> u64 {

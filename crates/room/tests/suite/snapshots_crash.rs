@@ -179,11 +179,7 @@ fn whatever_is_cut_while_data_is_kept_or_moved_snapshots_see_the_same() {
         &|room| {
             go_on(room, 5)?;
             room.sync()?;
-            let set = SetAttr {
-                size: Some(700_000),
-                ..SetAttr::default()
-            };
-            room.set_attributes(no(room, "/f"), &set)?;
+            room.set_attributes(no(room, "/f"), &SetAttr::size(700_000))?;
             room.tend()?;
             room.unlink(ROOT, b"gone")?;
             room.tend()?;

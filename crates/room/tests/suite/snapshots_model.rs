@@ -55,11 +55,7 @@ fn share(
         _ => u64::MAX >> 1,
     };
     let size = r.u64(..offset + 1).min(now.len() as u64);
-    let set = SetAttr {
-        size: Some(size),
-        ..SetAttr::default()
-    };
-    room.set_attributes(to, &set).unwrap();
+    room.set_attributes(to, &SetAttr::size(size)).unwrap();
     now.truncate(size as usize);
     let snapshots = room.snapshots().unwrap();
     let number = snapshots.iter().find(|s| s.name == name).unwrap().number;

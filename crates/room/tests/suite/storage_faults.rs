@@ -199,11 +199,7 @@ fn a_write_within_blocks_opens_each_of_them_once() {
         room.write(a, at as u64, &[9; 100]).unwrap();
     };
     let set_size = |size| {
-        let set = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        room.set_attributes(a, &set).unwrap();
+        room.set_attributes(a, &SetAttr::size(size)).unwrap();
     };
     write(&mut model, 200_100);
     set_size(201_000);

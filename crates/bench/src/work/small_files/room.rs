@@ -141,11 +141,8 @@ impl Files for Library {
     fn chmod(&self, name: &str, mode: u32) -> Result<()> {
         self.on(name, |room| {
             let no = room.lookup(InodeNo::ROOT, name.as_bytes())?.no;
-            let set = SetAttr {
-                mode: Some(mode as u16),
-                ..SetAttr::default()
-            };
-            room.set_attributes(no, &set).map(drop)
+            room.set_attributes(no, &SetAttr::mode(mode as u16))
+                .map(drop)
         })
     }
 

@@ -253,14 +253,8 @@ fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since
             }
             b.open(no, access).unwrap();
             let set = match writes {
-                true => SetAttr {
-                    size: Some(0),
-                    ..SetAttr::default()
-                },
-                false => SetAttr {
-                    mode: Some(0o600),
-                    ..SetAttr::default()
-                },
+                true => SetAttr::size(0),
+                false => SetAttr::mode(0o600),
             };
             b.set_attributes(no, &set).unwrap();
             if writes {

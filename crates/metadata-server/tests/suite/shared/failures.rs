@@ -159,11 +159,7 @@ fn copies_and_holes_are_those_of_what_was_written_at_whatever_moment_the_server_
             let copied = client.copy_range(from.no, 0, copy.no, 0, 12288).unwrap();
             assert_eq!(copied, 12288);
             copy.holds(&bytes);
-            let empty = SetAttr {
-                size: Some(0),
-                ..SetAttr::default()
-            };
-            client.set_attributes(sparse.no, &empty).unwrap();
+            client.set_attributes(sparse.no, &SetAttr::size(0)).unwrap();
             sparse.put(8192, &[version; 100]);
             let mut bytes = [0; 8292];
             bytes[8192..].fill(version);
@@ -251,11 +247,7 @@ fn an_operation_is_done_once_and_gets_its_first_answer_at_whatever_point_the_ser
         failing("remove xattr", &|| client.remove_xattr(no, b"user.a"));
         assert!(client.xattr_names(no).unwrap().is_empty());
         failing("mode", &|| {
-            let set = SetAttr {
-                mode: Some(0o640),
-                ..SetAttr::default()
-            };
-            client.set_attributes(no, &set).map(drop)
+            client.set_attributes(no, &SetAttr::mode(0o640)).map(drop)
         });
         assert_eq!(client.attributes(no).unwrap().mode, 0o640);
         // What changes data, after data that is not durable.
@@ -268,11 +260,9 @@ fn an_operation_is_done_once_and_gets_its_first_answer_at_whatever_point_the_ser
         file.holds(&[&blocks[..4096], &blocks[8192..]].concat());
         file.put(4096, &[9; 4096]);
         failing("truncate", &|| {
-            let set = SetAttr {
-                size: Some(6000),
-                ..SetAttr::default()
-            };
-            client.set_attributes(file.no, &set).map(drop)
+            client
+                .set_attributes(file.no, &SetAttr::size(6000))
+                .map(drop)
         });
         file.holds(&[&blocks[..4096], &[9; 1904]].concat());
         let copy = Open::make(&client, &format!("copy {point:?}"));
@@ -486,11 +476,7 @@ fn closed_data_is_kept_when_the_server_has_seen_no_name_of_its_file() {
     assert_same(&contents(&root, "new"), &bytes);
 
     // By a name that it moved itself.
-    let set = SetAttr {
-        mode: Some(0o777),
-        ..SetAttr::default()
-    };
-    root.set_attributes(dir, &set).unwrap();
+    root.set_attributes(dir, &SetAttr::mode(0o777)).unwrap();
     write("its own", &|| {
         let mode = RenameMode::NoReplace;
         alice.rename(dir, b"its own", dir, b"other", mode).unwrap();

@@ -51,22 +51,16 @@ fn a_revoked_right_fails_at_the_disk_and_for_the_program() {
         shared.disks.iter().map(of).sum()
     };
     let before = revoked(&shared);
-    let private = SetAttr {
-        mode: Some(0o600),
-        ..SetAttr::default()
-    };
-    root.set_attributes(inode.no, &private).unwrap();
+    root.set_attributes(inode.no, &SetAttr::mode(0o600))
+        .unwrap();
     let refused = alice.read(inode.no, 1 << 20, &mut read);
     assert!(matches!(refused, Err(Error::AccessDenied)), "{refused:?}");
     assert!(revoked(&shared) > before, "the disk itself refused");
     let again = alice.open(inode.no, READ);
     assert!(matches!(again, Err(Error::AccessDenied)), "{again:?}");
     // A right that root restores works again.
-    let public = SetAttr {
-        mode: Some(0o644),
-        ..SetAttr::default()
-    };
-    root.set_attributes(inode.no, &public).unwrap();
+    root.set_attributes(inode.no, &SetAttr::mode(0o644))
+        .unwrap();
     assert_eq!(alice.read(inode.no, 1 << 20, &mut read).unwrap(), 1 << 20);
     assert!(read == bytes[1 << 20..2 << 20]);
 }
@@ -78,11 +72,8 @@ fn a_client_without_write_permission_gets_the_error_at_close_at_the_latest() {
     let inode = made(&*root, b"f", 0o666, b"before");
     alice.open(inode.no, WRITE).unwrap();
     alice.write(inode.no, 0, b"after!").unwrap();
-    let private = SetAttr {
-        mode: Some(0o600),
-        ..SetAttr::default()
-    };
-    root.set_attributes(inode.no, &private).unwrap();
+    root.set_attributes(inode.no, &SetAttr::mode(0o600))
+        .unwrap();
     let refused = alice.flush(inode.no);
     assert!(matches!(refused, Err(Error::AccessDenied)), "{refused:?}");
     alice.close(inode.no, WRITE);
@@ -97,10 +88,7 @@ fn an_immutable_file_is_refused_to_clients_that_had_it_open_too() {
     let shared = Shared::new();
     let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
     let inode = made(&*root, b"f", 0o666, b"before");
-    let flags = |flags| SetAttr {
-        flags: Some(flags),
-        ..SetAttr::default()
-    };
+    let flags = SetAttr::flags;
     let refused = |result: room::Result<()>| {
         assert!(matches!(result, Err(Error::NotPermitted(_))), "{result:?}");
     };

@@ -113,10 +113,7 @@ fn a_user_with_a_quota_gets_no_more_and_everybody_else_goes_on() {
         client.close(made.no, WRITE);
         synced.and(closed)
     };
-    let root = SetAttr {
-        mode: Some(0o777),
-        ..SetAttr::default()
-    };
+    let root = SetAttr::mode(0o777);
     shared
         .client("root", 0)
         .set_attributes(InodeNo::ROOT, &root)

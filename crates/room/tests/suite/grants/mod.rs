@@ -336,10 +336,7 @@ fn a_file_grows_by_committed_extents_and_reads_zeros_in_between() {
     shared.room.place(grant.id, no, &[extents]).unwrap();
     assert!(shared.room.read_file("/f").unwrap() == expected);
     // Longer again: what was sealed behind the end reads as zeros.
-    let set = |size| SetAttr {
-        size: Some(size),
-        ..SetAttr::default()
-    };
+    let set = SetAttr::size;
     shared.room.set_attributes(no, &set(40_000)).unwrap();
     expected.resize(40_000, 0);
     assert!(shared.room.read_file("/f").unwrap() == expected);
@@ -414,11 +411,10 @@ fn a_new_name_is_durable_without_a_flush_of_what_others_wrote() {
         match also {
             Nothing | SyncedLater => {}
             ModeChanged => {
-                let set = SetAttr {
-                    mode: Some(0o600),
-                    ..SetAttr::default()
-                };
-                shared.room.set_attributes(no, &set).unwrap();
+                shared
+                    .room
+                    .set_attributes(no, &SetAttr::mode(0o600))
+                    .unwrap();
             }
             Overwritten => drop(place(3, BLOCK as u64, &bytes[BLOCK..])),
             Unlinked => shared.room.unlink(InodeNo::ROOT, b"old").unwrap(),
@@ -523,11 +519,10 @@ fn a_committed_extent_adds_to_an_append_only_file_and_changes_nothing_stored() {
     let begin = &whole[..CHUNK_LEN as usize - 5000];
     let extents = [shared.borrow(&grant, 0, 0, begin)];
     shared.room.place(grant.id, no, &extents).unwrap();
-    let set = SetAttr {
-        flags: Some(FileFlags::APPEND_ONLY),
-        ..SetAttr::default()
-    };
-    shared.room.set_attributes(no, &set).unwrap();
+    shared
+        .room
+        .set_attributes(no, &SetAttr::flags(FileFlags::APPEND_ONLY))
+        .unwrap();
     let refused = |skip: u32, offset: usize, bytes: &[u8]| {
         let bad = shared.borrow(&grant, skip, offset as u64, bytes);
         let answer = shared.room.place(grant.id, no, &[bad]);
