@@ -1,7 +1,7 @@
 //! A full disk: the writer gets an error, everything acknowledged is kept, deleting works and frees space.
 
 use crate::common;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::{Place, credential, pattern, secret, sound};
@@ -10,49 +10,63 @@ use room::{
     NewRoom, NewSnapshot, OpenOptions, RenameMode, Room, SeekTo, SetAttr, Snapshots as _,
 };
 
-/// A small file system of its own, unmounted when the test ends, however it ends.
-struct Tmpfs(tempfile::TempDir);
+/// A room on a small disk of its own, unmounted when the test ends, however it ends.
+struct Small(tempfile::TempDir);
 
-impl Tmpfs {
+impl Small {
     /// None where this user may not mount one: only root can make a disk full without filling somebody's.
     fn new(mebibytes: u32) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
+        let small = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(small.disk()).unwrap();
         let size = format!("size={mebibytes}m");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &size, "none"])
-            .arg(dir.path())
+            .arg(small.disk())
             .status();
-        mounted.is_ok_and(|s| s.success()).then_some(Self(dir))
+        if !mounted.is_ok_and(|s| s.success()) {
+            eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+            return None;
+        }
+        Some(small)
     }
 
-    fn path(&self) -> &Path {
-        self.0.path()
+    fn disk(&self) -> PathBuf {
+        self.0.path().join("disk")
+    }
+
+    fn options(&self) -> OpenOptions {
+        OpenOptions {
+            state_dir: Some(self.0.path().join("state")),
+            commit_interval_ms: 0,
+            ..OpenOptions::default()
+        }
+    }
+
+    fn create(&self) -> Room {
+        let mut new = NewRoom::with_credential(NewCredential::Passphrase {
+            secret: secret(),
+            cost: Argon2Cost::LEAST,
+        });
+        new.open = self.options();
+        Room::create(&self.disk().join("room"), new).unwrap()
+    }
+
+    fn reopened(&self, room: Room) -> Room {
+        room.close().unwrap();
+        Room::open(&self.disk().join("room"), &credential(), self.options()).unwrap()
     }
 }
 
-impl Drop for Tmpfs {
+impl Drop for Small {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-fn options(state: PathBuf) -> OpenOptions {
-    OpenOptions {
-        state_dir: Some(state),
-        commit_interval_ms: 0,
-        ..OpenOptions::default()
+        let _ = Command::new("umount").arg("-l").arg(self.disk()).status();
     }
 }
 
 #[test]
 fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
-    let Some(disk) = Tmpfs::new(96) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let dir = disk.path().join("room");
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(96) else { return };
+    let room = small.create();
     room.write_file("/kept", &pattern(1, 3 << 20)).unwrap();
     room.sync().unwrap();
     let mut written = 0;
@@ -89,8 +103,7 @@ fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
             room.space()
         );
     }
-    room.close().unwrap();
-    let room = Room::open(&dir, &credential(), options(state.path().into())).unwrap();
+    let room = small.reopened(room);
     assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 3 << 20));
     for i in 0..again {
         assert_eq!(
@@ -102,17 +115,12 @@ fn a_full_disk_refuses_the_writer_keeps_what_is_synced_and_takes_deletions() {
 
 #[test]
 fn a_disk_filled_by_others_loses_nothing_acknowledged() {
-    let Some(disk) = Tmpfs::new(64) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let dir = disk.path().join("room");
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(64) else { return };
+    let room = small.create();
     room.write_file("/kept", &pattern(1, 5 << 20)).unwrap();
     room.sync().unwrap();
     // Somebody else takes everything, to the last block.
-    let other = disk.path().join("other");
+    let other = small.disk().join("other");
     let filled = std::fs::write(&other, vec![1; 80 << 20]);
     assert!(filled.is_err());
     let refused = room.write_file("/more", &pattern(2, 1 << 20));
@@ -122,30 +130,9 @@ fn a_disk_filled_by_others_loses_nothing_acknowledged() {
     assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 5 << 20));
     std::fs::remove_file(&other).unwrap();
     room.write_file("/more", &pattern(2, 1 << 20)).unwrap();
-    room.close().unwrap();
-    let room = Room::open(&dir, &credential(), options(state.path().into())).unwrap();
+    let room = small.reopened(room);
     assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 5 << 20));
     assert_eq!(room.read_file("/more").unwrap(), pattern(2, 1 << 20));
-}
-
-/// A room on a small disk of its own.
-fn room_on(disk: &Tmpfs, state: &Path) -> Room {
-    let mut new = NewRoom::with_credential(NewCredential::Passphrase {
-        secret: secret(),
-        cost: Argon2Cost::LEAST,
-    });
-    new.open = options(state.into());
-    Room::create(&disk.path().join("room"), new).unwrap()
-}
-
-fn reopened(disk: &Tmpfs, state: &Path, room: Room) -> Room {
-    room.close().unwrap();
-    Room::open(
-        &disk.path().join("room"),
-        &credential(),
-        options(state.into()),
-    )
-    .unwrap()
 }
 
 fn file(room: &Room, name: &str) -> InodeNo {
@@ -169,12 +156,8 @@ fn fill(room: &Room, name: &str) -> u64 {
 #[test]
 fn a_range_that_was_allocated_can_be_written_and_rewritten_when_the_rest_is_full() {
     const LEN: u64 = 24 << 20;
-    let Some(disk) = Tmpfs::new(128) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(128) else { return };
+    let room = small.create();
     let no = file(&room, "allocated");
     let before = room.space().unwrap();
     let allocate = Fallocate::Allocate { keep_size: false };
@@ -191,14 +174,8 @@ fn a_range_that_was_allocated_can_be_written_and_rewritten_when_the_rest_is_full
     );
     room.sync().unwrap();
     fill(&room, "rest");
-    room.close().unwrap();
     // It is as durable as a file is.
-    let room = Room::open(
-        &disk.path().join("room"),
-        &credential(),
-        options(state.path().into()),
-    )
-    .unwrap();
+    let room = small.reopened(room);
     assert_eq!(room.space().unwrap().reserved, LEN);
     let refused = room.write(file_or(&room, "more"), 0, &pattern(1, 1 << 20));
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
@@ -265,10 +242,7 @@ fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
     assert_eq!(reserved(), 2560 + 256 - 1);
     room.sync().unwrap();
     sound(&room);
-    let size = |size| SetAttr {
-        size: Some(size),
-        ..SetAttr::default()
-    };
+    let size = SetAttr::size;
     let now = room.attributes(no).unwrap().size;
     room.set_attributes(no, &size(now)).unwrap();
     assert_eq!(reserved(), now / 4096 - 2, "behind the end it is gone");
@@ -297,12 +271,8 @@ fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
 /// Every write goes to a fresh place: a full room could not be overwritten at all.
 #[test]
 fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
-    let Some(disk) = Tmpfs::new(128) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(128) else { return };
+    let room = small.create();
     room.write_file("/old", &pattern(1, 20 << 20)).unwrap();
     room.sync().unwrap();
     fill(&room, "rest");
@@ -335,11 +305,8 @@ fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
     .unwrap();
     room.fallocate(no, Fallocate::PunchHole, 100, 10 << 20)
         .unwrap();
-    let size = SetAttr {
-        size: Some((15 << 20) + 17),
-        ..SetAttr::default()
-    };
-    room.set_attributes(no, &size).unwrap();
+    room.set_attributes(no, &SetAttr::size((15 << 20) + 17))
+        .unwrap();
     room.sync().unwrap();
     sound(&room);
     room.unlink(InodeNo::ROOT, b"rest").unwrap();
@@ -353,12 +320,8 @@ fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
 #[test]
 fn what_is_reported_as_available_can_be_allocated_or_written() {
     for round in 0..3 {
-        let Some(disk) = Tmpfs::new(200) else {
-            eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-            return;
-        };
-        let state = tempfile::tempdir().unwrap();
-        let room = room_on(&disk, state.path());
+        let Some(small) = Small::new(200) else { return };
+        let room = small.create();
         let no = file(&room, "all");
         let available = room.available().unwrap().new;
         assert!(available > 140 << 20, "{available} of 200 MiB");
@@ -388,12 +351,10 @@ fn what_is_reported_as_available_can_be_allocated_or_written() {
 
 #[test]
 fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
-    let Some(disk) = Tmpfs::new(1024) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
+    let Some(small) = Small::new(1024) else {
         return;
     };
-    let state = tempfile::tempdir().unwrap();
-    let room = room_on(&disk, state.path());
+    let room = small.create();
     let no = file(&room, "rest");
     // Most of it is only reserved: quick.
     let most = room.available().unwrap().new - (8 << 20);
@@ -454,12 +415,8 @@ fn sparse(room: &Room, chunks: u64) -> InodeNo {
 #[test]
 fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
     const CHUNKS: u64 = 9000;
-    let Some(disk) = Tmpfs::new(128) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(128) else { return };
+    let room = small.create();
     let no = sparse(&room, CHUNKS);
     let available = room.available().unwrap().new;
     assert!(available > 32 << 20, "{available}");
@@ -475,7 +432,7 @@ fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
     }
     room.sync().unwrap();
     sound(&room);
-    let room = reopened(&disk, state.path(), room);
+    let room = small.reopened(room);
     let mut block = [0; 4096];
     for i in 0..CHUNKS {
         room.read(no, i << 20, &mut block).unwrap();
@@ -488,24 +445,16 @@ fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
 #[test]
 fn a_file_with_many_chunks_is_truncated_in_a_full_room_with_a_snapshot() {
     const CHUNKS: u64 = 1100;
-    let Some(disk) = Tmpfs::new(128) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(128) else { return };
+    let room = small.create();
     let no = sparse(&room, CHUNKS);
     room.create_snapshot("s", NewSnapshot::default()).unwrap();
     fill(&room, "rest");
-    let room = reopened(&disk, state.path(), room);
+    let room = small.reopened(room);
     // What the catalog's log had in reserve.
     fill(&room, "more");
-    let room = reopened(&disk, state.path(), room);
-    let size = SetAttr {
-        size: Some(0),
-        ..SetAttr::default()
-    };
-    room.set_attributes(no, &size).unwrap();
+    let room = small.reopened(room);
+    room.set_attributes(no, &SetAttr::size(0)).unwrap();
     room.sync().unwrap();
     let mut block = [0; 4096];
     let view = room.snapshot("s").unwrap();
@@ -522,13 +471,7 @@ fn a_file_that_becomes_longer_keeps_what_is_reserved_behind_its_end() {
     let room = place.create();
     let no = file(&room, "f");
     let reserved = || room.space().unwrap().reserved / 4096;
-    let size = |size| {
-        let size = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        room.set_attributes(no, &size).unwrap()
-    };
+    let size = |size| room.set_attributes(no, &SetAttr::size(size)).unwrap();
     let allocate = |what, at, len| room.fallocate(no, what, at, len).unwrap();
     allocate(Fallocate::Allocate { keep_size: true }, 0, 10 << 20);
     assert_eq!(reserved(), 2560);
@@ -553,12 +496,8 @@ fn a_file_that_becomes_longer_keeps_what_is_reserved_behind_its_end() {
 #[test]
 fn a_truncation_on_a_full_disk_is_done_or_not() {
     const LEN: u64 = 2 << 20;
-    let Some(disk) = Tmpfs::new(64) else {
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root)");
-        return;
-    };
-    let state = tempfile::tempdir().unwrap();
-    let room = room_on(&disk, state.path());
+    let Some(small) = Small::new(64) else { return };
+    let room = small.create();
     let data = pattern(1, LEN as usize);
     room.write_file("/f", &data).unwrap();
     let (no, copy) = (
@@ -567,18 +506,12 @@ fn a_truncation_on_a_full_disk_is_done_or_not() {
     );
     room.copy_range(no, 0, copy, 0, LEN).unwrap();
     // The catalog's log of a room just opened has nothing in reserve.
-    let room = reopened(&disk, state.path(), room);
+    let room = small.reopened(room);
     assert!(room.read_file("/copy").unwrap() == data);
     // Somebody else takes everything, to the last block.
-    let other = disk.path().join("other");
+    let other = small.disk().join("other");
     assert!(std::fs::write(&other, vec![1; 80 << 20]).is_err());
-    let size = |size| {
-        let size = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        room.set_attributes(copy, &size)
-    };
+    let size = |size| room.set_attributes(copy, &SetAttr::size(size));
     match size(0) {
         Ok(_) => assert_eq!(room.attributes(copy).unwrap().size, 0),
         Err(e) => {
