@@ -1,7 +1,69 @@
 //! What people mistype and what goes wrong, each with its exact words and exit code.
 
 use crate::common;
-use crate::common::{CHEAP, Sandbox, can_mount};
+use crate::common::{CHEAP, Ran, Sandbox, can_mount};
+
+/// Commands, each with its exit code and what it says. The room's passphrase is added.
+const MISTAKES: &str = "
+$ ls missing
+10 missing: there is no room here; make one with: strongroom create missing
+$ mount missing mnt
+10 missing: there is no room here; make one with: strongroom create missing
+$ ls plain
+10 plain: not a room (no header.json); make one with `strongroom create` in a new directory
+$ ls pass
+10 pass: not a room, but a file; a room is a directory
+$ ls missing:/x
+10 missing: there is no room here; make one with: strongroom create missing
+$ ls room:d
+2 room:d: paths inside a room begin with a slash; did you mean room:/d ?
+$ ls room /papers/x
+2 /papers/x: not in a room; paths inside a room are written ROOM:/papers/x
+$ cp pass plain
+2 none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is cp
+$ rm room:/
+2 room:/: the root of a room cannot be removed; name what is in it
+$ create room
+1 room: there is a room here already; mount it with: strongroom mount room MOUNTPOINT
+$ create plain
+1 plain: exists and is not empty; choose a new directory
+$ create no/such/room
+1 no/such/room: no/such does not exist; make it first with: mkdir -p no/such
+$ ln plain/file room:/x
+10 plain/file: not a room, but a file; a room is a directory
+$ header backup room plain/file
+1 plain/file: exists; a header backup is written to a new file
+";
+
+/// The same where a file of several fails: the first line.
+const FAILURES: &str = "
+$ cat room:/d
+1 room:/d: is a directory
+$ cat room:/none
+1 room:/none: no such file or directory
+$ rm room:/d
+1 room:/d: is a directory; remove it with -r
+$ cp room:/d out
+1 room:/d: is a directory; copy it with -r
+$ cp -r room:/d room:/d/e
+1 room:/d: a directory cannot go into itself
+$ mkdir room:/d
+1 room:/d: a file of that name exists
+$ mkdir room:/a/b
+1 room:/a/b: no such file or directory
+";
+
+/// The same with keys that are wrong.
+const WRONG_KEYS: &str = "
+$ ls room --passphrase-file wrong
+3 room: this passphrase does not open this room
+$ ls room --passphrase-file none
+1 none: no such file or directory
+$ ls room --passphrase-file nothing
+2 nothing: is empty
+$ ls room --raw-key-file short
+2 short: a raw key is 32 bytes, or 64 hexadecimal digits; this file has 9 bytes
+";
 
 #[test]
 fn each_mistake_is_answered_with_what_to_type() {
@@ -11,145 +73,33 @@ fn each_mistake_is_answered_with_what_to_type() {
     std::fs::write(s.path("short"), "too short").unwrap();
     std::fs::write(s.path("nothing"), "").unwrap();
     s.with_pass(["mkdir", "room:/d"]);
-    let table: &[(&[&str], i32, &str)] = &[
-        (
-            &["ls", "missing"],
-            10,
-            "missing: there is no room here; make one with: strongroom create missing\n",
-        ),
-        (
-            &["mount", "missing", "mnt"],
-            10,
-            "missing: there is no room here; make one with: strongroom create missing\n",
-        ),
-        (
-            &["ls", "plain"],
-            10,
-            "plain: not a room (no header.json); make one with `strongroom create` in a new directory\n",
-        ),
-        (
-            &["ls", "pass"],
-            10,
-            "pass: not a room, but a file; a room is a directory\n",
-        ),
-        (
-            &["ls", "missing:/x"],
-            10,
-            "missing: there is no room here; make one with: strongroom create missing\n",
-        ),
-        (
-            &["ls", "room:d"],
-            2,
-            "room:d: paths inside a room begin with a slash; did you mean room:/d ?\n",
-        ),
-        (
-            &["ls", "room", "/papers/x"],
-            2,
-            "/papers/x: not in a room; paths inside a room are written ROOM:/papers/x\n",
-        ),
-        (
-            &["cp", "pass", "plain"],
-            2,
-            "none of these is in a room: write ROOM:/path for the side that is; for ordinary files there is cp\n",
-        ),
-        (
-            &["rm", "room:/"],
-            2,
-            "room:/: the root of a room cannot be removed; name what is in it\n",
-        ),
-        (
-            &["create", "room"],
-            1,
-            "room: there is a room here already; mount it with: strongroom mount room MOUNTPOINT\n",
-        ),
-        (
-            &["create", "plain"],
-            1,
-            "plain: exists and is not empty; choose a new directory\n",
-        ),
-        (
-            &["create", "no/such/room"],
-            1,
-            "no/such/room: no/such does not exist; make it first with: mkdir -p no/such\n",
-        ),
-        (
-            &["ln", "plain/file", "room:/x"],
-            10,
-            "plain/file: not a room, but a file; a room is a directory\n",
-        ),
-        (
-            &["header", "backup", "room", "plain/file"],
-            1,
-            "plain/file: exists; a header backup is written to a new file\n",
-        ),
-    ];
-    for (args, code, words) in table {
-        assert_eq!(
-            s.fails(*code, *args),
-            format!("strongroom: {words}"),
-            "{args:?}"
-        );
+    let with_pass =
+        |args: Vec<&'static str>| s.run(args.into_iter().chain(["--passphrase-file", "pass"]));
+    for (args, answer) in transcript(MISTAKES) {
+        assert_eq!(answered(&with_pass(args)), format!("{answer}\n"));
     }
-    for (args, words) in [
-        (&["cat", "room:/d"][..], "room:/d: is a directory"),
-        (
-            &["cat", "room:/none"],
-            "room:/none: no such file or directory",
-        ),
-        (
-            &["rm", "room:/d"],
-            "room:/d: is a directory; remove it with -r",
-        ),
-        (
-            &["cp", "room:/d", "out"],
-            "room:/d: is a directory; copy it with -r",
-        ),
-        (
-            &["cp", "-r", "room:/d", "room:/d/e"],
-            "room:/d: a directory cannot go into itself",
-        ),
-        (&["mkdir", "room:/d"], "room:/d: a file of that name exists"),
-        (
-            &["mkdir", "room:/a/b"],
-            "room:/a/b: no such file or directory",
-        ),
-    ] {
-        let err = s.fails(1, args);
-        assert_eq!(
-            err.lines().next(),
-            Some(&*format!("strongroom: {words}")),
-            "{args:?}"
-        );
+    for (args, answer) in transcript(FAILURES) {
+        let said = answered(&with_pass(args));
+        assert_eq!(said.lines().next(), Some(answer));
     }
-    for (args, code, words) in [
-        (
-            ["ls", "room", "--passphrase-file", "wrong"],
-            3,
-            "room: this passphrase does not open this room",
-        ),
-        (
-            ["ls", "room", "--passphrase-file", "none"],
-            1,
-            "none: no such file or directory",
-        ),
-        (
-            ["ls", "room", "--passphrase-file", "nothing"],
-            2,
-            "nothing: is empty",
-        ),
-        (
-            ["ls", "room", "--raw-key-file", "short"],
-            2,
-            "short: a raw key is 32 bytes, or 64 hexadecimal digits; this file has 9 bytes",
-        ),
-    ] {
-        let ran = s.run(args);
-        assert_eq!(
-            (ran.code, ran.err),
-            (code, format!("strongroom: {words}\n")),
-            "{args:?}"
-        );
+    for (args, answer) in transcript(WRONG_KEYS) {
+        assert_eq!(answered(&s.run(args)), format!("{answer}\n"));
     }
+}
+
+/// Commands, and what is answered to each.
+fn transcript(text: &'static str) -> impl Iterator<Item = (Vec<&'static str>, &'static str)> {
+    let pairs = text.split("\n$ ").skip(1);
+    pairs.map(|pair| {
+        let (command, answer) = pair.split_once('\n').unwrap();
+        (command.split(' ').collect(), answer.trim_end())
+    })
+}
+
+/// The exit code, and what went wrong.
+fn answered(ran: &Ran) -> String {
+    let words = ran.err.strip_prefix("strongroom: ").unwrap();
+    format!("{} {words}", ran.code)
 }
 
 #[test]

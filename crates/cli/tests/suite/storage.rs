@@ -1,54 +1,21 @@
 //! What is below a mounted room fails: the disk is full, the directory is gone.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::{Sandbox, is_root, noise};
+use crate::common::setting::on_a_disk;
+use crate::common::{Sandbox, noise};
 
-/// A small file system for a room, gone at the end.
-struct Small<'a>(&'a Path);
-
-impl<'a> Small<'a> {
-    fn new(at: &'a Path, mebibytes: u32) -> Self {
-        std::fs::create_dir(at).unwrap();
-        let size = format!("size={mebibytes}m");
-        let done = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(at)
-            .status();
-        assert!(done.unwrap().success());
-        Self(at)
-    }
-}
-
-impl Drop for Small<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
-    }
-}
-
-/// Mounts a new room in a directory of the sandbox; false where nothing can be mounted.
-fn mount_room_in(s: &Sandbox, dir: &str) -> bool {
-    let room = Path::new(dir).join("room");
-    std::fs::create_dir(s.path(&room)).unwrap();
-    std::os::unix::fs::symlink(room, s.path("room")).unwrap();
-    s.create();
-    s.mount()
+/// A mounted room on a disk of 32 MiB; `None` where there is none.
+fn mounted_on_a_small_disk() -> Option<Sandbox> {
+    on_a_disk(32).filter(Sandbox::mount)
 }
 
 #[test]
 fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_back() {
-    if !is_root() {
+    let Some(s) = mounted_on_a_small_disk() else {
         return;
-    }
-    let s = Sandbox::empty();
-    let at = s.path("small");
-    let _small = Small::new(&at, 24);
-    if !mount_room_in(&s, "small") {
-        return;
-    }
+    };
     let kept = noise(1 << 20, 1);
     let mut file = std::fs::File::create(s.path("mnt/kept")).unwrap();
     file.write_all(&kept).unwrap();
@@ -62,7 +29,7 @@ fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_
                 .and_then(|()| filler.sync_all())
                 .err()
         })
-        .expect("64 MiB do not fit into 24");
+        .expect("64 MiB do not fit into 32");
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "{error}");
     drop((file, filler));
     assert_eq!(std::fs::read(s.path("mnt/kept")).unwrap(), kept);
@@ -90,20 +57,14 @@ fn a_full_disk_is_reported_to_the_writer_keeps_acknowledged_data_and_gets_space_
 /// error.
 #[test]
 fn a_room_whose_changes_are_durable_is_locked_on_a_full_disk() {
-    if !is_root() {
+    let Some(s) = mounted_on_a_small_disk() else {
         return;
-    }
-    let s = Sandbox::empty();
-    let at = s.path("small");
-    let _small = Small::new(&at, 24);
-    if !mount_room_in(&s, "small") {
-        return;
-    }
+    };
     for name in ["mnt/a", "mnt/b"] {
         std::fs::write(s.path(name), "hi").unwrap();
     }
     s.ok(["sync", "mnt"]);
-    let mut ballast = std::fs::File::create(at.join("ballast")).unwrap();
+    let mut ballast = std::fs::File::create(s.path("disk/ballast")).unwrap();
     while ballast.write(&[1; 4096]).is_ok_and(|n| n > 0) {}
     std::fs::rename(s.path("mnt/a"), s.path("mnt/c")).unwrap();
     std::fs::read(s.path("mnt/b")).unwrap();
