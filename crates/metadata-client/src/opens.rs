@@ -151,15 +151,13 @@ impl ClientCore {
             (state.generation, state.server_opens) = (generation, 1);
             state.name.clone()
         };
-        let access = Access {
-            read: true,
-            write: false,
-        };
         let again = || {
             self.link
                 .attempt(connected, deadline, |client, context, session| async move {
                     let opening = Opening::Again;
-                    client.open(context, session, opening, no, access).await
+                    client
+                        .open(context, session, opening, no, Access::READ)
+                        .await
                 })
         };
         let mut answer = again();

@@ -253,18 +253,16 @@ impl Program {
             }
             // As a mount does it.
             Self::Direct(client, parent) => {
-                let access = Access {
-                    read: false,
-                    write: true,
-                };
                 let new = NewFile::of_kind(FileKind::Regular);
-                let no = client.create(*parent, name.as_bytes(), &new, access)?.no;
+                let no = client
+                    .create(*parent, name.as_bytes(), &new, Access::WRITE)?
+                    .no;
                 client.write(no, 0, &bytes)?;
                 if fsync {
                     client.fsync(no)?;
                 }
                 client.flush(no)?;
-                client.close(no, access);
+                client.close(no, Access::WRITE);
             }
         }
         Ok(())

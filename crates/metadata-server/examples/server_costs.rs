@@ -34,14 +34,6 @@ const SIZE: usize = 4096;
 const IDLE: Duration = Duration::from_secs(20);
 /// Sessions of one user, of 512 at most.
 const SESSIONS_OF_A_USER: usize = 500;
-const BOTH: Access = Access {
-    read: true,
-    write: true,
-};
-const READ: Access = Access {
-    read: true,
-    write: false,
-};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -159,8 +151,11 @@ type Step = fn(&mut Worker, usize) -> Result<()>;
 const STEPS: &[(&str, Step)] = &[
     ("create, close", |w, n| {
         let new = NewFile::of_kind(FileKind::Regular);
-        let no = w.client.create(w.parent, &name(n), &new, BOTH)?.no;
-        w.client.close(no, BOTH);
+        let no = w
+            .client
+            .create(w.parent, &name(n), &new, Access::READ_WRITE)?
+            .no;
+        w.client.close(no, Access::READ_WRITE);
         w.files.push(no);
         Ok(())
     }),
@@ -181,9 +176,9 @@ const STEPS: &[(&str, Step)] = &[
         Ok(())
     }),
     ("open, read 4 KiB, close", |w, n| {
-        w.client.open(w.files[n], READ)?;
+        w.client.open(w.files[n], Access::READ)?;
         w.client.read(w.files[n], 0, &mut [0; SIZE])?;
-        w.client.close(w.files[n], READ);
+        w.client.close(w.files[n], Access::READ);
         Ok(())
     }),
     ("chmod", |w, n| {
@@ -197,11 +192,11 @@ const STEPS: &[(&str, Step)] = &[
         Ok(())
     }),
     ("open and hold", |w, n| {
-        w.client.open(w.files[n], READ)?;
+        w.client.open(w.files[n], Access::READ)?;
         Ok(())
     }),
     ("close", |w, n| {
-        w.client.close(w.files[n], READ);
+        w.client.close(w.files[n], Access::READ);
         Ok(())
     }),
     ("unlink", |w, n| Ok(w.client.unlink(w.parent, &name(n))?)),

@@ -22,6 +22,24 @@ pub struct Access {
     pub write: bool,
 }
 
+impl Access {
+    /// For reading.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+    };
+    /// For writing.
+    pub const WRITE: Self = Self {
+        read: false,
+        write: true,
+    };
+    /// For both.
+    pub const READ_WRITE: Self = Self {
+        read: true,
+        write: true,
+    };
+}
+
 /// A file system that can be mounted. All methods may be called from many threads at once.
 pub trait FileSystem: Send + Sync + Debug {
     /// A name in a directory. `NotFound`, `NotDirectory`, `NameTooLong`.

@@ -197,10 +197,7 @@ fn apply(
                 room.release(made.no, 1);
                 return Err(Error::Stale);
             }
-            let access = room::Access {
-                read: true,
-                write: true,
-            };
+            let access = room::Access::READ_WRITE;
             let seen = incarnation.handles.out(made.no);
             incarnation.audit.opened(session, seen, access);
             Ok(inode(made))

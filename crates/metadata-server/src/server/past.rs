@@ -171,12 +171,8 @@ pub(super) fn read(here: &Here, number: u64, what: Past) -> Reply<PastAnswer> {
             server.audit.ready()?;
             let (seen, file) = (file.no, file_of_room(file));
             moment.readable(&file).map(|found| {
-                let access = Access {
-                    read: true,
-                    write: false,
-                };
                 session.opened_past(number, file.no);
-                server.audit.opened(session, seen, access);
+                server.audit.opened(session, seen, Access::READ);
                 inode(found.then.inode)
             })
         }

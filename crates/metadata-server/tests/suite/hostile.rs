@@ -230,17 +230,8 @@ fn a_session_goes_on_over_another_connection_of_the_same_key_only() {
         .ask(|c, x, _| {
             let session = alice.id();
             async move {
-                c.open(
-                    x,
-                    session,
-                    Opening::Again,
-                    file,
-                    room::Access {
-                        read: true,
-                        write: false,
-                    },
-                )
-                .await
+                c.open(x, session, Opening::Again, file, room::Access::READ)
+                    .await
             }
         })
         .unwrap();

@@ -411,10 +411,7 @@ fn many_threads_that_send_one_change_get_one_answer() {
 fn opens_and_closes_whose_answers_were_lost_count_once() {
     let (world, _, alice, _, d) = people(LONG);
     let file = alice.make(d, "f", FileKind::Regular, 0o644).unwrap().no;
-    let access = room::Access {
-        read: true,
-        write: false,
-    };
+    let access = room::Access::READ;
     let [first, second, third, closed] = [
         common::once(),
         common::once(),

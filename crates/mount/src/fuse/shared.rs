@@ -17,18 +17,9 @@ use super::{GENERATION, Handler, Ttl, caller, empty};
 /// What the kernel passes in the flags of an open of a program that is to be run (`__FMODE_EXEC`): it reads.
 fn access(flags: OpenFlags) -> Access {
     match flags.acc_mode() {
-        OpenAccMode::O_RDONLY => Access {
-            read: true,
-            write: false,
-        },
-        OpenAccMode::O_WRONLY => Access {
-            read: false,
-            write: true,
-        },
-        OpenAccMode::O_RDWR => Access {
-            read: true,
-            write: true,
-        },
+        OpenAccMode::O_RDONLY => Access::READ,
+        OpenAccMode::O_WRONLY => Access::WRITE,
+        OpenAccMode::O_RDWR => Access::READ_WRITE,
     }
 }
 

@@ -369,11 +369,10 @@ mod tests {
     #[test]
     fn each_handle_reports_a_loss_once_unless_it_is_older() {
         let opens = Opens::default();
-        let write = Access {
-            read: false,
-            write: true,
-        };
-        let [a, b] = [opens.new_handle(write, 0), opens.new_handle(write, 4)];
+        let [a, b] = [
+            opens.new_handle(Access::WRITE, 0),
+            opens.new_handle(Access::WRITE, 4),
+        ];
         assert!(opens.is_news(a, 4, false) && !opens.is_news(b, 4, false));
         assert!(opens.is_news(a, 4, true) && !opens.is_news(a, 4, true));
         assert!(opens.is_news(a, 5, true) && opens.is_news(b, 5, true));

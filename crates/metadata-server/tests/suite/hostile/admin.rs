@@ -156,10 +156,6 @@ fn an_administrator_has_no_session_and_reaches_nothing_with_that_of_another() {
         .runtime
         .block_on(dial(world.server().local_addr(), &carol))
         .unwrap();
-    let read = Access {
-        read: true,
-        write: false,
-    };
     world.runtime.block_on(async {
         let x = context();
         let out = Some(Refusal::NoSession);
@@ -171,7 +167,7 @@ fn an_administrator_has_no_session_and_reaches_nothing_with_that_of_another() {
             client.read_dir(x, s, parent, 0, 9).await.unwrap().err(),
             out
         );
-        let opened = client.open(x, s, Opening::Again, no, read).await;
+        let opened = client.open(x, s, Opening::Again, no, Access::READ).await;
         assert_eq!(opened.unwrap().err(), out);
         assert!(client.map(x, s, no, 0, 1).await.unwrap().is_err());
         // words.py: the call has this name

@@ -114,10 +114,6 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
         ..shared.options()
     };
     let client = shared.client_with(options, "a", 0);
-    let access = Access {
-        read: true,
-        write: false,
-    };
     let done = |call| {
         let calls = shared.server().metrics().calls;
         calls.get(call).map_or(0, |count| count.done)
@@ -129,21 +125,21 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
     std::thread::scope(|scope| {
         let before = done("open");
         way.lose(&way.answers, || {
-            scope.spawn(|| client.open(file, access).unwrap());
+            scope.spawn(|| client.open(file, Access::READ).unwrap());
             wait_for("the open", || done("open") > before);
         });
     });
     assert_eq!(shared.server().metrics().opens, 1);
-    client.close(file, access);
+    client.close(file, Access::READ);
     wait_for("the close", || shared.server().metrics().opens == 0);
 
     let file = make(b"closed");
-    client.open(file, access).unwrap();
+    client.open(file, Access::READ).unwrap();
     // Its close is not put off.
     client.unlink(InodeNo::ROOT, b"closed").unwrap();
     std::thread::scope(|scope| {
         way.lose(&way.requests, || {
-            scope.spawn(|| client.close(file, access));
+            scope.spawn(|| client.close(file, Access::READ));
             wait_for("a request", || way.requests.lost.load(Ordering::SeqCst) > 0);
             // That may have been a heartbeat.
             std::thread::sleep(Duration::from_millis(500));
@@ -168,12 +164,8 @@ fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of
         shared.client_with(options, "alice", 1000),
     );
     root.make(InodeNo::ROOT, b"f", &new(0, 0o666)).unwrap();
-    let access = Access {
-        read: true,
-        write: true,
-    };
     let file = alice.lookup(InodeNo::ROOT, b"f").unwrap().no;
-    alice.open(file, access).unwrap();
+    alice.open(file, Access::READ_WRITE).unwrap();
     // A server that has not seen the name takes the number at first.
     let before = shared.server().metrics().reopened;
     shared.server().fail_for_test();
@@ -195,7 +187,7 @@ fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of
     let mut text = [0; 6];
     root.read(file, 0, &mut text).unwrap();
     assert_eq!(&text, b"after!");
-    alice.close(file, access);
+    alice.close(file, Access::READ_WRITE);
 }
 
 /// A client that does not know yet that its closed data is durable commits it again when the server was restarted. It wrote so over what another client
@@ -209,10 +201,6 @@ fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since
         ..shared.options()
     };
     let (a, b) = (shared.client_with(options, "a", 0), shared.client("b", 0));
-    let access = Access {
-        read: true,
-        write: true,
-    };
     let fail = || {
         let before = shared.server().metrics().reopened;
         shared.server().fail_for_test();
@@ -240,18 +228,18 @@ fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since
                 InodeNo::ROOT,
                 name,
                 &NewFile::of_kind(FileKind::Regular),
-                access,
+                Access::READ_WRITE,
             )
             .unwrap()
             .no;
         a.write(no, 0, &old).unwrap();
         a.flush(no).unwrap();
-        a.close(no, access);
+        a.close(no, Access::READ_WRITE);
         way.lose(&way.requests, || {
             if !before {
                 fail();
             }
-            b.open(no, access).unwrap();
+            b.open(no, Access::READ_WRITE).unwrap();
             let set = match writes {
                 true => SetAttr::size(0),
                 false => SetAttr::mode(0o600),
@@ -261,23 +249,23 @@ fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since
                 b.write(no, 0, &newer).unwrap();
             }
             b.fsync(no).unwrap();
-            b.close(no, access);
+            b.close(no, Access::READ_WRITE);
             if before {
                 fail();
             }
         });
-        a.open(no, access).unwrap();
+        a.open(no, Access::READ_WRITE).unwrap();
         let expected = if writes { &newer } else { &old };
         // Also before it is decided in the background.
         assert_eq!(a.attributes(no).unwrap().size, expected.len() as u64);
         assert_same(&read(&*a, no), expected);
         a.sync().unwrap();
-        b.open(no, access).unwrap();
+        b.open(no, Access::READ_WRITE).unwrap();
         assert_same(&read(&*b, no), expected);
         let reported = a.fsync(no);
         assert_eq!(reported.is_err(), writes, "{reported:?}");
-        a.close(no, access);
-        b.close(no, access);
+        a.close(no, Access::READ_WRITE);
+        b.close(no, Access::READ_WRITE);
     }
 }
 
@@ -294,11 +282,7 @@ fn a_server_that_hangs_is_found_out_while_grants_are_released() {
     };
     let client = shared.client_with(options, "a", 0);
     let made = client.make(InodeNo::ROOT, b"f", &new(0, 0o644)).unwrap();
-    let access = Access {
-        read: true,
-        write: true,
-    };
-    client.open(made.no, access).unwrap();
+    client.open(made.no, Access::READ_WRITE).unwrap();
     // More than the first grants have, so some are over as soon as it is committed.
     client.write(made.no, 0, &noise(1, 4 << 20)).unwrap();
     client.fsync(made.no).unwrap();

@@ -88,11 +88,7 @@ impl<'a> Open<'a> {
     fn make(client: &'a SharedRoom, name: &str) -> Self {
         let file = client.make(InodeNo::ROOT, name.as_bytes(), &new(0, 0o644));
         let no = file.unwrap().no;
-        let access = Access {
-            read: true,
-            write: true,
-        };
-        client.open(no, access).unwrap();
+        client.open(no, Access::READ_WRITE).unwrap();
         Self { client, no }
     }
 
@@ -377,17 +373,13 @@ fn closed(client: &SharedRoom, name: &str, bytes: &[u8]) -> InodeNo {
 
 /// A small file that is written and closed; `then` is done before that.
 fn written(client: &SharedRoom, name: &str, bytes: &[u8], then: impl FnOnce(InodeNo)) -> InodeNo {
-    let access = Access {
-        read: true,
-        write: true,
-    };
     let new = NewFile::of_kind(FileKind::Regular);
-    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
+    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, Access::READ_WRITE);
     let no = made.unwrap().no;
     client.write(no, 0, bytes).unwrap();
     then(no);
     client.flush(no).unwrap();
-    client.close(no, access);
+    client.close(no, Access::READ_WRITE);
     no
 }
 
@@ -442,17 +434,13 @@ fn closed_data_is_kept_when_the_server_has_seen_no_name_of_its_file() {
     let bytes = noise(9, 10_000);
     let write = |name: &str, between: &dyn Fn()| {
         let made = root.make(dir, name.as_bytes(), &new(0, 0o666)).unwrap();
-        let access = Access {
-            read: false,
-            write: true,
-        };
         let no = alice.lookup(dir, name.as_bytes()).unwrap().no;
         assert_eq!(no, made.no);
-        alice.open(no, access).unwrap();
+        alice.open(no, Access::WRITE).unwrap();
         between();
         alice.write(no, 0, &bytes).unwrap();
         alice.flush(no).unwrap();
-        alice.close(no, access);
+        alice.close(no, Access::WRITE);
         no
     };
     write("f", &|| ());
@@ -487,15 +475,11 @@ fn closed_data_is_kept_when_the_server_has_seen_no_name_of_its_file() {
 
     // A removed file needs none, also while another client has it open.
     let no = write("removed", &|| ());
-    let access = Access {
-        read: true,
-        write: false,
-    };
-    root.open(no, access).unwrap();
+    root.open(no, Access::READ).unwrap();
     root.unlink(dir, b"removed").unwrap();
     shared.server().fail_for_test();
     alice.sync().unwrap();
-    root.close(no, access);
+    root.close(no, Access::READ);
 }
 
 /// The client found out about the restart when it made everything durable at its end, and ended without the data that the server had lost.

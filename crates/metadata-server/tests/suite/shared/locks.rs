@@ -103,11 +103,7 @@ fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
 fn holder_of(shared: &Shared, name: &[u8]) -> Arc<SharedRoom> {
     let client = shared.client("killed", 0);
     let no = client.lookup(InodeNo::ROOT, name).unwrap().no;
-    let access = Access {
-        read: true,
-        write: true,
-    };
-    client.open(no, access).unwrap();
+    client.open(no, Access::READ_WRITE).unwrap();
     let lock = Lock {
         kind: LockKind::Exclusive,
         start: 0,
@@ -204,12 +200,8 @@ fn a_lock_whose_client_died_with_the_server_is_free_when_nobody_claims_it() {
 
 /// A new file of the root that a client has open.
 fn opened(client: &SharedRoom, name: &str) -> InodeNo {
-    let access = Access {
-        read: true,
-        write: true,
-    };
     let new = NewFile::of_kind(FileKind::Regular);
-    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, access);
+    let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, Access::READ_WRITE);
     made.unwrap().no
 }
 
@@ -242,11 +234,7 @@ fn as_many_locks_as_there_may_be_are_taken_up_by_a_restarted_server() {
         (1..each).for_each(|at| set(*no, unlocked(at)).unwrap());
     }
     let refused = set(files[0], unlocked(each));
-    let access = Access {
-        read: true,
-        write: false,
-    };
-    other.open(files[0], access).unwrap();
+    other.open(files[0], Access::READ).unwrap();
     shared.server().fail_for_test();
     client.attributes(files[0]).unwrap();
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");

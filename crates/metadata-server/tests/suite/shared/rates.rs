@@ -26,23 +26,19 @@ fn counts(shared: &Shared) -> BTreeMap<String, u64> {
 /// Creates small files as a mount does; what that cost.
 fn cost(shared: &Shared, fsync: bool) -> impl Fn(&str) -> u64 {
     let client = shared.client(if fsync { "synced" } else { "closed" }, 0);
-    let access = Access {
-        read: false,
-        write: true,
-    };
     let name = format!("files-{fsync}");
     let new = NewFile::of_kind(FileKind::Directory);
     let directory = client.make(InodeNo::ROOT, name.as_bytes(), &new).unwrap();
     let create = |name: String| {
         let new = NewFile::of_kind(FileKind::Regular);
-        let made = client.create(directory.no, name.as_bytes(), &new, access);
+        let made = client.create(directory.no, name.as_bytes(), &new, Access::WRITE);
         let no = made.unwrap().no;
         client.write(no, 0, &[7; 4096]).unwrap();
         if fsync {
             client.fsync(no).unwrap();
         }
         client.flush(no).unwrap();
-        client.close(no, access);
+        client.close(no, Access::WRITE);
     };
     // Connections and places to write to are there afterwards.
     (0..4).for_each(|n| create(format!("first-{n}")));

@@ -5,15 +5,6 @@ use room::{Access, Error, FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFi
 
 use super::common::{LONG, Shared, noise};
 
-const READ: Access = Access {
-    read: true,
-    write: false,
-};
-const WRITE: Access = Access {
-    read: false,
-    write: true,
-};
-
 pub(crate) fn new(uid: u32, mode: u16) -> NewFile {
     NewFile {
         kind: FileKind::Regular,
@@ -28,10 +19,10 @@ pub(crate) fn new(uid: u32, mode: u16) -> NewFile {
 
 fn made(client: &dyn FileSystem, name: &[u8], mode: u16, bytes: &[u8]) -> Inode {
     let inode = client.make(InodeNo::ROOT, name, &new(0, mode)).unwrap();
-    client.open(inode.no, WRITE).unwrap();
+    client.open(inode.no, Access::WRITE).unwrap();
     client.write(inode.no, 0, bytes).unwrap();
     client.flush(inode.no).unwrap();
-    client.close(inode.no, WRITE);
+    client.close(inode.no, Access::WRITE);
     inode
 }
 
@@ -41,7 +32,7 @@ fn a_revoked_right_fails_at_the_disk_and_for_the_program() {
     let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
     let bytes = noise(1, 3 << 20);
     let inode = made(&*root, b"f", 0o644, &bytes);
-    alice.open(inode.no, READ).unwrap();
+    alice.open(inode.no, Access::READ).unwrap();
     let mut read = vec![0; 1 << 20];
     // All maps and rights for it are with the client from now on.
     assert_eq!(alice.read(inode.no, 0, &mut read).unwrap(), 1 << 20);
@@ -56,7 +47,7 @@ fn a_revoked_right_fails_at_the_disk_and_for_the_program() {
     let refused = alice.read(inode.no, 1 << 20, &mut read);
     assert!(matches!(refused, Err(Error::AccessDenied)), "{refused:?}");
     assert!(revoked(&shared) > before, "the disk itself refused");
-    let again = alice.open(inode.no, READ);
+    let again = alice.open(inode.no, Access::READ);
     assert!(matches!(again, Err(Error::AccessDenied)), "{again:?}");
     // A right that root restores works again.
     root.set_attributes(inode.no, &SetAttr::mode(0o644))
@@ -70,14 +61,14 @@ fn a_client_without_write_permission_gets_the_error_at_close_at_the_latest() {
     let shared = Shared::new();
     let (root, alice) = (shared.client("root", 0), shared.client("alice", 1000));
     let inode = made(&*root, b"f", 0o666, b"before");
-    alice.open(inode.no, WRITE).unwrap();
+    alice.open(inode.no, Access::WRITE).unwrap();
     alice.write(inode.no, 0, b"after!").unwrap();
     root.set_attributes(inode.no, &SetAttr::mode(0o600))
         .unwrap();
     let refused = alice.flush(inode.no);
     assert!(matches!(refused, Err(Error::AccessDenied)), "{refused:?}");
-    alice.close(inode.no, WRITE);
-    root.open(inode.no, READ).unwrap();
+    alice.close(inode.no, Access::WRITE);
+    root.open(inode.no, Access::READ).unwrap();
     let mut text = [0; 6];
     root.read(inode.no, 0, &mut text).unwrap();
     assert_eq!(&text, b"before");
@@ -94,20 +85,20 @@ fn an_immutable_file_is_refused_to_clients_that_had_it_open_too() {
     };
     let immutable = flags(FileFlags::IMMUTABLE);
     refused(alice.set_attributes(inode.no, &immutable).map(drop));
-    alice.open(inode.no, WRITE).unwrap();
+    alice.open(inode.no, Access::WRITE).unwrap();
     alice.write(inode.no, 0, b"after!").unwrap();
     let after = root.set_attributes(inode.no, &immutable).unwrap();
     assert_eq!(after.flags, FileFlags::IMMUTABLE);
     refused(alice.flush(inode.no));
-    alice.close(inode.no, WRITE);
-    refused(alice.open(inode.no, WRITE).map(drop));
-    refused(root.open(inode.no, WRITE).map(drop));
+    alice.close(inode.no, Access::WRITE);
+    refused(alice.open(inode.no, Access::WRITE).map(drop));
+    refused(root.open(inode.no, Access::WRITE).map(drop));
     refused(root.unlink(InodeNo::ROOT, b"f"));
-    root.open(inode.no, READ).unwrap();
+    root.open(inode.no, Access::READ).unwrap();
     let mut text = [0; 6];
     root.read(inode.no, 0, &mut text).unwrap();
     assert_eq!(&text, b"before");
-    root.close(inode.no, READ);
+    root.close(inode.no, Access::READ);
     root.set_attributes(inode.no, &flags(FileFlags::NONE))
         .unwrap();
     root.unlink(InodeNo::ROOT, b"f").unwrap();
@@ -124,7 +115,7 @@ fn who_was_removed_gets_nothing_any_more() {
     };
     let alice = shared.client_with(options, "alice", 1000);
     let inode = made(&*root, b"f", 0o644, &noise(2, 100_000));
-    alice.open(inode.no, READ).unwrap();
+    alice.open(inode.no, Access::READ).unwrap();
     let mut read = vec![0; 4096];
     alice.read(inode.no, 0, &mut read).unwrap();
     shared.server().remove_user("alice").unwrap();

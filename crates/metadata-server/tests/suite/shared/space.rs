@@ -13,10 +13,6 @@ use room::{Access, Error, FileSystem, InodeNo, SetAttr};
 use super::common::{Shared, assert_same, noise, wait_for};
 
 const FILE_LEN: usize = 3 << 20;
-const WRITE: Access = Access {
-    read: false,
-    write: true,
-};
 
 fn bytes(n: u64) -> Vec<u8> {
     noise(n, FILE_LEN)
@@ -103,14 +99,14 @@ fn a_user_with_a_quota_gets_no_more_and_everybody_else_goes_on() {
     };
     let file = |client: &dyn FileSystem, name: &str, uid| {
         let new = super::rights::new(uid, 0o600);
-        let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, WRITE)?;
+        let made = client.create(InodeNo::ROOT, name.as_bytes(), &new, Access::WRITE)?;
         let mut written = Ok(());
         for at in (0..FILE_LEN as u64).step_by(1 << 20) {
             written = written.and(client.write(made.no, at, &bytes(at)[..1 << 20]));
         }
         let synced = written.and_then(|()| client.fsync(made.no));
         let closed = client.flush(made.no);
-        client.close(made.no, WRITE);
+        client.close(made.no, Access::WRITE);
         synced.and(closed)
     };
     let root = SetAttr::mode(0o777);
