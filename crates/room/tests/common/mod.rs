@@ -26,6 +26,12 @@ impl Place {
         }
     }
 
+    pub fn with_room() -> (Self, Room) {
+        let place = Self::new();
+        let room = place.create();
+        (place, room)
+    }
+
     pub fn room_dir(&self) -> PathBuf {
         self.dir.path().join("room")
     }
@@ -61,6 +67,11 @@ impl Place {
 
     pub fn open(&self) -> Room {
         self.try_open().unwrap()
+    }
+
+    pub fn reopen(&self, room: Room) -> Room {
+        room.close().unwrap();
+        self.open()
     }
 
     pub fn open_without_thread(&self) -> Room {

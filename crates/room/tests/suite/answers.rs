@@ -36,8 +36,7 @@ fn answer(slot: u32, sequence: u64, no: InodeNo) -> CachedReply {
 
 #[test]
 fn a_crash_leaves_an_operation_with_its_answer_or_neither() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let kept = make(&room, id(0, 1), "kept").unwrap();
     room.sync().unwrap();
     make(&room, id(0, 2), "lost").unwrap();
@@ -57,8 +56,7 @@ fn a_crash_leaves_an_operation_with_its_answer_or_neither() {
 
 #[test]
 fn answers_are_in_backups_and_outlive_a_rekey_until_they_are_forgotten() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let first = make(&room, id(0, 1), "first").unwrap();
     let second = make(&room, id(63, 9), "second").unwrap();
     let answers = [answer(0, 1, first), answer(63, 9, second)];
@@ -67,8 +65,7 @@ fn answers_are_in_backups_and_outlive_a_rekey_until_they_are_forgotten() {
     assert!(room.rekey(&credential(), GO).unwrap().finished);
     assert_eq!(room.answers(CLIENT).unwrap(), answers);
     sound(&room);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.answers(CLIENT).unwrap(), answers);
     assert_eq!(room.answered_clients().unwrap(), [CLIENT]);
     room.forget_answers(CLIENT).unwrap();
@@ -82,8 +79,7 @@ fn answers_are_in_backups_and_outlive_a_rekey_until_they_are_forgotten() {
 
 #[test]
 fn operations_that_are_answered_and_commits_do_not_wait_for_each_other() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     std::thread::scope(|scope| {
         for slot in 0..4 {
             let room = &room;

@@ -14,16 +14,14 @@ fn file() -> NewFile {
 
 #[test]
 fn what_was_written_is_there_after_closing_and_opening() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let big = pattern(1, 3_500_001);
     room.write_file("/big", &big).unwrap();
     room.write_file("/small", b"hello").unwrap();
     room.make_dir("/a/b/c", true).unwrap();
     room.write_file("/a/b/c/deep", &pattern(2, 70_000)).unwrap();
     assert_eq!(room.read_file("/big").unwrap(), big);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.read_file("/big").unwrap(), big);
     assert_eq!(room.read_file("/small").unwrap(), b"hello");
     assert_eq!(room.read_file("/a/b/c/deep").unwrap(), pattern(2, 70_000));
@@ -33,8 +31,7 @@ fn what_was_written_is_there_after_closing_and_opening() {
 
 #[test]
 fn missing_directories_are_made_however_deep_and_never_over_something_else() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let deep = "/d".repeat(2000);
     room.make_dir(&deep, true).unwrap();
     room.make_dir(&deep, true).unwrap();
@@ -90,8 +87,7 @@ fn the_second_to_open_a_room_learns_which_process_has_it() {
 
 #[test]
 fn synced_data_survives_when_the_process_dies_and_the_rest_is_of_one_moment() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/kept", &pattern(3, 100_000)).unwrap();
     room.sync().unwrap();
     room.write_file("/lost", &pattern(4, 100_000)).unwrap();
@@ -131,8 +127,7 @@ fn an_older_copy_of_the_room_is_refused_until_that_is_wanted() {
 
 #[test]
 fn a_flipped_bit_costs_only_the_unit_it_is_in() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/f", &pattern(6, 1 << 20)).unwrap();
     room.write_file("/g", &pattern(7, 50_000)).unwrap();
     room.close().unwrap();
@@ -166,8 +161,7 @@ fn a_flipped_bit_costs_only_the_unit_it_is_in() {
 
 #[test]
 fn renaming_replaces_refuses_and_exchanges_as_asked() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let root = InodeNo::ROOT;
     room.write_file("/a", b"a").unwrap();
     room.write_file("/b", b"b").unwrap();
@@ -213,8 +207,7 @@ fn renaming_replaces_refuses_and_exchanges_as_asked() {
 
 #[test]
 fn an_unlinked_file_lives_while_held_and_its_space_comes_back_after() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/f", &pattern(8, 5 << 20)).unwrap();
     room.sync().unwrap();
     let no = room.resolve("/f".as_ref(), true).unwrap();
@@ -225,8 +218,7 @@ fn an_unlinked_file_lives_while_held_and_its_space_comes_back_after() {
     assert_eq!(room.read(no, 1000, &mut buf).unwrap(), 100);
     assert_eq!(buf, pattern(8, 5 << 20)[1000..1100]);
     room.release(no, 1);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.space().unwrap().live, 0);
     assert!(matches!(room.attributes(no), Err(Error::NotFound)));
 }
@@ -278,14 +270,12 @@ fn the_space_of_removed_files_is_free_as_soon_as_it_is_asked_for() {
 
 #[test]
 fn names_of_a_listing_are_forgotten_with_the_files_they_led_to() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     for name in ["removed", "replaced", "moved"] {
         room.write_file(format!("/{name}"), name.as_bytes())
             .unwrap();
     }
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.read_dir(InodeNo::ROOT, 0, 100).unwrap().len(), 3);
     room.unlink(InodeNo::ROOT, b"removed").unwrap();
     let rename = |to: &[u8]| {
@@ -304,8 +294,7 @@ fn names_of_a_listing_are_forgotten_with_the_files_they_led_to() {
 
 #[test]
 fn holes_are_found_and_cost_nothing() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let no = room.make(InodeNo::ROOT, b"s", &file()).unwrap().no;
     room.write(no, 10 << 20, &pattern(9, 8192)).unwrap();
     room.set_attributes(no, &SetAttr::size(1 << 40)).unwrap();
@@ -337,8 +326,7 @@ fn holes_are_found_and_cost_nothing() {
 
 #[test]
 fn a_copy_shares_its_blocks_and_each_side_can_change() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", &pattern(10, 3_000_001)).unwrap();
     room.sync().unwrap();
     let before = room.space().unwrap().live;
@@ -353,8 +341,7 @@ fn a_copy_shares_its_blocks_and_each_side_can_change() {
     assert_eq!(room.read_file("/b").unwrap(), pattern(10, 3_000_001));
     room.write(b, 1_000_000, b"changed").unwrap();
     room.unlink(InodeNo::ROOT, b"a").unwrap();
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     let mut expected = pattern(10, 3_000_001);
     expected[1_000_000..1_000_007].copy_from_slice(b"changed");
     assert_eq!(room.read_file("/b").unwrap(), expected);
@@ -365,8 +352,7 @@ fn a_copy_shares_its_blocks_and_each_side_can_change() {
 
 #[test]
 fn extended_attributes_are_kept_and_access_lists_follow_the_mode() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let no = room.make(InodeNo::ROOT, b"f", &file()).unwrap().no;
     room.set_xattr(no, b"user.a", b"1", XattrMode::Create, false)
         .unwrap();
@@ -378,8 +364,7 @@ fn extended_attributes_are_kept_and_access_lists_follow_the_mode() {
         room.set_xattr(no, b"user.b", b"2", XattrMode::Replace, false),
         Err(Error::NoXattr)
     ));
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.xattr(no, b"user.a").unwrap(), b"1");
     assert_eq!(room.xattr_names(no).unwrap(), [b"user.a".to_vec()]);
     room.remove_xattr(no, b"user.a").unwrap();
@@ -486,8 +471,7 @@ fn at_a_new_place_too_an_entry_that_cannot_be_used_refuses_the_room() {
 /// The room's own thread writes down what is remembered while the room is open, and nothing is left beside the entry.
 #[test]
 fn what_is_remembered_follows_the_commits_of_an_open_room() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     assert!(room.notices_rollbacks());
     let entry = remembered(&place);
     let began = std::time::Instant::now();

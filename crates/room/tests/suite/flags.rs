@@ -24,8 +24,7 @@ fn set(room: &Room, path: &str, flags: FileFlags) {
 }
 
 fn filled() -> (Place, Room) {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.make_dir("/d", false).unwrap();
     room.write_file("/d/g", b"inner").unwrap();
     room.write_file("/f", b"text").unwrap();
@@ -39,8 +38,7 @@ fn flags_are_there_after_closing_and_opening_and_in_a_backup() {
     set(&room, "/f", FileFlags::IMMUTABLE);
     set(&room, "/d", FileFlags::APPEND_ONLY);
     assert!(room.has_flags());
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert!(room.has_flags());
     let flags = |room: &Room, path| room.attributes(find(room, path)).unwrap().flags;
     assert_eq!(flags(&room, "/f"), FileFlags::IMMUTABLE);
@@ -129,8 +127,7 @@ fn an_append_only_file_keeps_what_was_stored_in_any_order_of_pages() {
     refused(room.set_attributes(f, &size(0)));
     refused(room.set_attributes(f, &size(1 << 20)));
     refused(room.unlink(InodeNo::ROOT, b"f"));
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.read_file("/f").unwrap(), expected);
     refused(room.write(f, 1, b"\0"));
     room.write(f, expected.len() as u64, b"end").unwrap();

@@ -209,8 +209,7 @@ fn file_or(room: &Room, name: &str) -> InodeNo {
 
 #[test]
 fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
-    let place = common::Place::new();
-    let room = place.create();
+    let (place, room) = common::Place::with_room();
     let allocate = |no, keep_size, at, len| {
         room.fallocate(no, Fallocate::Allocate { keep_size }, at, len)
             .unwrap();
@@ -262,8 +261,7 @@ fn what_was_reserved_is_free_again_after_a_punch_a_truncation_and_a_deletion() {
     );
     room.unlink(InodeNo::ROOT, b"file").unwrap();
     room.sync().unwrap();
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(room.space().unwrap().reserved, 0);
     sound(&room);
 }
@@ -384,8 +382,7 @@ fn what_a_cache_accepted_before_the_room_was_full_still_finds_space() {
 #[test]
 fn every_hole_of_a_range_over_many_chunks_is_reserved() {
     const BLOCK: u64 = 4096;
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let root = InodeNo::ROOT;
     let no = room
         .make(root, b"f", &NewFile::of_kind(FileKind::Regular))
@@ -467,8 +464,7 @@ fn a_file_with_many_chunks_is_truncated_in_a_full_room_with_a_snapshot() {
 /// Making a file longer took away what was reserved behind its new end.
 #[test]
 fn a_file_that_becomes_longer_keeps_what_is_reserved_behind_its_end() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let no = file(&room, "f");
     let reserved = || room.space().unwrap().reserved / 4096;
     let size = |size| room.set_attributes(no, &SetAttr::size(size)).unwrap();

@@ -67,8 +67,7 @@ fn run(seed: u64, steps: u64) {
     for name in model.names.keys() {
         room.unlink(InodeNo::ROOT, name.as_bytes()).unwrap();
     }
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(
         room.space().unwrap().live,
         0,

@@ -61,8 +61,7 @@ fn is_refused<T: std::fmt::Debug>(result: room::Result<T>) {
 
 #[test]
 fn nothing_is_counted_before_there_is_a_limit() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     make(&room, "f", ADA);
     assert_eq!(room.used_by(ADA), None);
     limit(&room, BOB, Some(0), None);
@@ -71,8 +70,7 @@ fn nothing_is_counted_before_there_is_a_limit() {
 
 #[test]
 fn an_owner_gets_no_more_than_the_limit_and_others_are_not_concerned() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let (ada, bob) = (make(&room, "ada", ADA), make(&room, "bob", BOB));
     limit(&room, ADA, Some(10 * BLOCK), Some(2));
     let data = pattern(1, 64 << 10);

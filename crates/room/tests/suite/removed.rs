@@ -33,8 +33,7 @@ fn shown(all: &[Removed]) -> Vec<String> {
 
 #[test]
 fn what_was_removed_is_found_with_the_snapshots_that_have_it() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     assert_eq!(room.removed_since(None).unwrap(), []);
     room.make_dir("/d/e", true).unwrap();
     for (path, data) in [

@@ -24,8 +24,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let place = Place::new();
-        let room = place.create();
+        let (place, room) = Place::with_room();
         Self { place, room }
     }
 

@@ -62,8 +62,7 @@ fn exclusive(room: &Room, name: &str) -> u64 {
 
 #[test]
 fn a_snapshot_sees_what_was_there_after_every_kind_of_change() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let data = pattern(1, 3 * MIB + 5000);
     for name in [
         "same", "over", "cut", "punched", "gone", "renamed", "replaced", "grown",
@@ -136,8 +135,7 @@ fn a_snapshot_sees_what_was_there_after_every_kind_of_change() {
     room.tend().unwrap();
     check(&*s);
     drop(s);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     check(&*room.snapshot("monday").unwrap());
     sound(&room);
     room.delete_snapshot("monday").unwrap();
@@ -157,8 +155,7 @@ fn deleting_snapshots_in_any_order_frees_what_they_hold_alone() {
         [0, 2, 1],
         [2, 0, 1],
     ] {
-        let place = Place::new();
-        let room = place.create();
+        let (_place, room) = Place::with_room();
         let write = |seed| room.write_file("/f", &pattern(seed, 2 * MIB)).unwrap();
         let part = |seed, at: usize, len: usize| {
             room.write(no(&room, "/f"), at as u64, &pattern(seed, len))

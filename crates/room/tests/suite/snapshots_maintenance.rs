@@ -130,8 +130,7 @@ fn a_rekey_leaves_nothing_of_a_snapshot_under_the_old_key() {
     let report = room.rekey(&credential(), &|_, _| true).unwrap();
     assert!(report.finished && report.unreadable.is_empty());
     ragged.compare(&room, &[4]);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert!(!room.info().unwrap().rekeying);
     room.tend().unwrap();
     ragged.compare(&room, &[4]);
@@ -171,12 +170,10 @@ fn a_backup_has_the_snapshots_of_its_moment() {
 
 #[test]
 fn damage_in_what_only_a_snapshot_sees_is_found_and_repaired_there() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/f", &pattern(1, MIB)).unwrap();
     room.write_file("/same", &pattern(2, MIB)).unwrap();
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     snap(&room, "s");
     room.write_file("/f", &pattern(3, MIB)).unwrap();
     room.close().unwrap();

@@ -65,8 +65,7 @@ fn read(view: &dyn FileSystem) -> room::Result<Vec<u8>> {
 
 #[test]
 fn snapshots_are_whole_and_stay_the_same_while_everything_else_changes() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     for writer in 0..WRITERS {
         let path = format!("/f{writer}");
         room.write_file(path, &vec![0; LEN]).unwrap();
@@ -132,8 +131,7 @@ fn snapshots_are_whole_and_stay_the_same_while_everything_else_changes() {
 
 #[test]
 fn a_deleted_snapshot_goes_in_the_background_and_after_an_opening() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/f", &vec![1; 8 << 20]).unwrap();
     room.create_snapshot("s", NewSnapshot::default()).unwrap();
     room.write_file("/f", &[2; 10]).unwrap();
@@ -161,8 +159,7 @@ fn a_deleted_snapshot_goes_in_the_background_and_after_an_opening() {
     options.background = false;
     let room = Room::open(&place.room_dir(), &common::credential(), options).unwrap();
     room.delete_snapshot("s").unwrap();
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert!(gone(&room));
     assert!(room.snapshots().unwrap().is_empty());
 }
@@ -172,8 +169,7 @@ fn a_deleted_snapshot_goes_in_the_background_and_after_an_opening() {
 #[test]
 fn a_deleted_newest_snapshot_of_many_chunks_goes() {
     const LEN: u64 = 40 << 20;
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let replaced_since = |snapshots: &[&str]| {
         room.write_file("/f", &vec![1; LEN as usize]).unwrap();
         for name in snapshots {
@@ -209,8 +205,7 @@ fn a_deleted_newest_snapshot_of_many_chunks_goes() {
 
 #[test]
 fn snapshots_have_one_name_each_and_none_within_a_transaction() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let create = |name: &str| room.create_snapshot(name, NewSnapshot::default());
     let first = create("a").unwrap();
     assert!(matches!(create("a"), Err(Error::Exists)));

@@ -10,8 +10,7 @@ const ROUNDS: u64 = 60;
 
 #[test]
 fn threads_do_not_see_each_others_work_half_done() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
@@ -78,8 +77,7 @@ fn threads_do_not_see_each_others_work_half_done() {
             result.unwrap();
         }
     });
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     for t in 0..THREADS {
         for i in 0..ROUNDS {
             let found = room.read_file(format!("/m{t}-{i}"));

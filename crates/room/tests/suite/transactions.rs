@@ -22,8 +22,7 @@ fn crashed(place: &Place) -> Crashed {
 
 #[test]
 fn what_is_done_within_one_is_there_after_its_completion_and_what_came_before_at_once() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/before", b"1").unwrap();
     room.begin().unwrap();
     room.write_file("/within", b"2").unwrap();
@@ -44,8 +43,7 @@ fn what_is_done_within_one_is_there_after_its_completion_and_what_came_before_at
 
 #[test]
 fn of_one_in_another_the_outer_counts() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.begin().unwrap();
     room.begin().unwrap();
     room.write_file("/a", b"1").unwrap();
@@ -64,8 +62,7 @@ fn of_one_in_another_the_outer_counts() {
 
 #[test]
 fn a_room_that_is_closed_within_one_has_nothing_of_it() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", b"old").unwrap();
     room.begin().unwrap();
     room.write_file("/a", b"new").unwrap();
@@ -82,8 +79,7 @@ fn a_room_that_is_closed_within_one_has_nothing_of_it() {
 #[test]
 fn one_with_very_many_files_is_as_whole_as_a_small_one() {
     const FILES: usize = 20_000;
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.begin().unwrap();
     for i in 0..FILES {
         room.write_file(format!("/{i}"), &[i as u8]).unwrap();
@@ -98,8 +94,7 @@ fn one_with_very_many_files_is_as_whole_as_a_small_one() {
 
 #[test]
 fn keys_backup_check_and_compaction_wait_for_its_end() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.begin().unwrap();
     room.write_file("/a", b"1").unwrap();
     let target = place.dir.path().join("backup");

@@ -4,8 +4,7 @@ use super::*;
 
 #[test]
 fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     stir(&room, &mut Rng::with_seed(11), 150);
     let target = place.dir.path().join("copy");
     let first = room.backup(&target, GO).unwrap();
@@ -47,8 +46,7 @@ fn a_backup_is_a_room_of_its_own_and_later_ones_copy_only_what_is_new() {
 /// What failed: a backup had the room's memory, so a commit in the backup made the room itself look rolled back.
 #[test]
 fn using_a_backup_does_not_make_the_room_look_old() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", b"one").unwrap();
     let target = place.dir.path().join("copy");
     room.backup(&target, GO).unwrap();
@@ -75,8 +73,7 @@ fn using_a_backup_does_not_make_the_room_look_old() {
 /// Otherwise anyone with a backup could put it in the place of the room.
 #[test]
 fn a_backup_in_the_place_of_its_room_is_a_rollback() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let target = place.dir.path().join("copy");
     room.backup(&target, GO).unwrap();
     for n in 0..5 {
@@ -119,8 +116,7 @@ fn a_backup_in_the_place_of_its_room_is_a_rollback() {
 
 #[test]
 fn reading_a_backup_changes_nothing() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", &pattern(1, 100_000)).unwrap();
     let target = place.dir.path().join("copy");
     room.backup(&target, GO).unwrap();
@@ -160,8 +156,7 @@ fn reading_a_backup_changes_nothing() {
 /// An entry of an older version, which did not note the place, still counts.
 #[test]
 fn what_an_older_version_remembered_still_counts() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let id = room.info().unwrap().id;
     room.close().unwrap();
     let state = place.dir.path().join("state");
@@ -177,8 +172,7 @@ fn what_an_older_version_remembered_still_counts() {
 
 #[test]
 fn a_backup_taken_while_files_are_written_is_of_one_moment() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let target = place.dir.path().join("copy");
     let stop = std::sync::atomic::AtomicBool::new(false);
     let file = room.open_or_make_file("/log").unwrap().inode();
@@ -215,8 +209,7 @@ fn a_backup_taken_while_files_are_written_is_of_one_moment() {
 
 #[test]
 fn a_backup_stopped_in_the_middle_leaves_the_earlier_one() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", &pattern(1, 200_000)).unwrap();
     let target = place.dir.path().join("copy");
     let refused = room.backup(&target, &|_, _| false);
@@ -238,8 +231,7 @@ fn a_backup_stopped_in_the_middle_leaves_the_earlier_one() {
 
 #[test]
 fn a_backup_goes_neither_into_the_room_nor_over_anything_else() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let inside = room.backup(&place.room_dir().join("copy"), GO);
     assert!(
         matches!(inside, Err(Error::InvalidArgument(_))),
@@ -292,8 +284,7 @@ fn refuses(source: &Room, target: &Path) {
 /// What failed: `backup COPY ROOM`, typed to restore, replaced the room by its backup and removed everything written since.
 #[test]
 fn a_backup_never_takes_the_place_of_its_original() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let target = place.dir.path().join("copy");
     room.write_file("/a", &pattern(1, 200_000)).unwrap();
     room.backup(&target, GO).unwrap();
@@ -311,8 +302,7 @@ fn a_backup_never_takes_the_place_of_its_original() {
 
 #[test]
 fn a_backup_never_takes_the_place_of_a_copy_that_was_worked_in() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let target = place.dir.path().join("copy");
     room.write_file("/a", &pattern(1, 200_000)).unwrap();
     room.backup(&target, GO).unwrap();
@@ -340,8 +330,7 @@ fn a_backup_never_takes_the_place_of_a_copy_that_was_worked_in() {
 /// A process that was killed leaves its changes in the logs beside the catalog.
 #[test]
 fn a_backup_never_takes_the_place_of_a_copy_whose_changes_are_in_its_logs() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let target = place.dir.path().join("copy");
     room.backup(&target, GO).unwrap();
     let killed = place.dir.path().join("killed");
@@ -356,8 +345,7 @@ fn a_backup_never_takes_the_place_of_a_copy_whose_changes_are_in_its_logs() {
 #[test]
 fn a_backup_of_an_older_version_is_brought_up_to_date() {
     let unmarked = |dir: &Path| std::fs::remove_file(dir.join("backup.catalog")).unwrap();
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", &pattern(1, 200_000)).unwrap();
     let (used, target) = (place.dir.path().join("used"), place.dir.path().join("copy"));
     room.backup(&used, GO).unwrap();

@@ -108,8 +108,7 @@ fn stir(room: &Room, dice: &mut Rng, rounds: usize) {
 
 #[test]
 fn a_room_in_use_is_whole() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     sound(&room);
     stir(&room, &mut Rng::with_seed(1), 300);
     let report = sound(&room);
@@ -124,8 +123,7 @@ fn a_room_in_use_is_whole() {
 #[test]
 fn compacting_moves_everything_and_changes_nothing() {
     for seed in [2, 3, 4] {
-        let place = Place::new();
-        let room = place.create();
+        let (place, room) = Place::with_room();
         let mut dice = Rng::with_seed(seed);
         for _ in 0..4 {
             stir(&room, &mut dice, 120);
@@ -136,8 +134,7 @@ fn compacting_moves_everything_and_changes_nothing() {
             sound(&room);
         }
         let before = contents(&room);
-        room.close().unwrap();
-        let room = place.open();
+        let room = place.reopen(room);
         assert_eq!(contents(&room), before, "seed {seed}");
         sound(&room);
     }
@@ -145,8 +142,7 @@ fn compacting_moves_everything_and_changes_nothing() {
 
 #[test]
 fn compacting_keeps_clones_shared_and_gives_space_back() {
-    let place = Place::new();
-    let room = place.create();
+    let (_place, room) = Place::with_room();
     let data = pattern(1, 8 << 20);
     room.write_file("/a", &data).unwrap();
     room.write_file("/gone", &pattern(2, 8 << 20)).unwrap();
@@ -200,8 +196,7 @@ fn short_segments_of_many_openings_become_one() {
 
 #[test]
 fn compacting_while_files_are_written_loses_nothing() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     stir(&room, &mut Rng::with_seed(7), 100);
     room.sync().unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -228,13 +223,11 @@ fn compacting_while_files_are_written_loses_nothing() {
 
 #[test]
 fn a_segment_left_empty_at_closing_goes_with_the_next_compaction() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", &pattern(1, 100_000)).unwrap();
     room.sync().unwrap();
     room.write_file("/a", b"").unwrap();
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     room.compact(50, GO).unwrap();
     assert_eq!(room.info().unwrap().segments, 0);
     assert_eq!(
@@ -247,8 +240,7 @@ fn a_segment_left_empty_at_closing_goes_with_the_next_compaction() {
 
 #[test]
 fn maintenance_that_changes_is_refused_in_a_room_opened_for_reading() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.make(InodeNo::ROOT, b"a", &NewFile::of_kind(FileKind::Regular))
         .unwrap();
     room.write_file("/a", &pattern(1, 50_000)).unwrap();
@@ -275,8 +267,7 @@ fn maintenance_that_changes_is_refused_in_a_room_opened_for_reading() {
 
 #[test]
 fn everything_at_once_loses_nothing() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let steady = pattern(51, 6 << 20);
     room.write_file("/steady", &steady).unwrap();
     stir(&room, &mut Rng::with_seed(52), 60);
@@ -333,8 +324,7 @@ fn everything_at_once_loses_nothing() {
 
 #[test]
 fn compaction_killed_at_any_step_leaves_a_whole_room() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     stir(&room, &mut Rng::with_seed(61), 100);
     let no = room.open_or_make_file("/long").unwrap().inode();
     for n in 0..24 {

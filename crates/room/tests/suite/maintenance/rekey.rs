@@ -4,8 +4,7 @@ use super::*;
 
 #[test]
 fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.add_slot(
         room::NewCredential::RawKey(Secret::from(vec![7; 32])),
         "other",
@@ -27,8 +26,7 @@ fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
     sound(&room);
     stir(&room, &mut Rng::with_seed(32), 50);
     let before = contents(&room);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     assert_eq!(contents(&room), before);
     sound(&room);
     room.close().unwrap();
@@ -43,8 +41,7 @@ fn a_rekey_reencrypts_everything_and_the_old_header_opens_nothing() {
 
 #[test]
 fn a_rekey_stopped_or_killed_goes_on_where_it_was() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     stir(&room, &mut Rng::with_seed(41), 150);
     room.write_file("/long", &pattern(42, 20 << 20)).unwrap();
     let before = contents(&room);
@@ -77,8 +74,7 @@ fn a_rekey_stopped_or_killed_goes_on_where_it_was() {
 
 #[test]
 fn a_wrong_credential_begins_no_rekey() {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     let wrong = Credential::Passphrase(Secret::from(b"wrong".to_vec()));
     assert!(matches!(
         room.rekey(&wrong, GO),

@@ -136,8 +136,7 @@ fn a_missing_segment_and_one_cut_short_cost_exactly_what_lay_in_them() {
         assert_eq!(room.read_file("/new").unwrap().len(), 1_000_000);
         unchanged(&room);
         room.sync().unwrap();
-        room.close().unwrap();
-        let room = place.open();
+        let room = place.reopen(room);
         if cut.is_none() {
             sound(&room);
         }

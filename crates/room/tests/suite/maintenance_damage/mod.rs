@@ -44,8 +44,7 @@ fn tamper(place: &Place, change: impl FnOnce(&Catalog)) {
 
 /// A closed room: `/a` of 2.5 MiB, `/b` a clone of its first MiB, `/d/x`, `/d/e/`, a link `/l`, a hole in `/h`.
 fn sample() -> Place {
-    let place = Place::new();
-    let room = place.create();
+    let (place, room) = Place::with_room();
     room.write_file("/a", &pattern(1, 2_500_000)).unwrap();
     let (a, b) = (
         no(&room, "/a"),
@@ -124,8 +123,7 @@ fn repaired(damage: impl FnOnce(&Catalog), expected: &[&str]) -> (Place, Room) {
     let report = room.check(false, true, GO).unwrap();
     assert!(!report.repaired.is_empty());
     sound(&room);
-    room.close().unwrap();
-    let room = place.open();
+    let room = place.reopen(room);
     sound(&room);
     (place, room)
 }
@@ -348,8 +346,7 @@ fn data_behind_the_counted_length_of_a_segment_is_kept() {
 fn of_a_map_that_leads_beyond_a_segment_only_that_unit_becomes_a_hole() {
     const LEN: u64 = 1 << 20;
     for in_snapshot in [false, true] {
-        let place = Place::new();
-        let room = place.create();
+        let (place, room) = Place::with_room();
         let data = pattern(1, LEN as usize);
         room.write_file("/f", &data).unwrap();
         let file = no(&room, "/f");
