@@ -38,10 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let storage = BucketStorage::create(store, prefix, &dir, options)?;
     let storage = Arc::new(storage);
     let mut new = NewRoom::with_credential(NewCredential::RawKey(vec![7; 32].into()));
-    new.open = OpenOptions {
-        state_dir: Some(dir.join("state")),
-        ..OpenOptions::default()
-    };
+    new.open = OpenOptions::with_state_dir(dir.join("state"));
     let room = Room::create_on(storage.clone(), new)?;
 
     let content: Vec<u8> = (0..4096_u32).map(|n| (n * n) as u8).collect();

@@ -63,11 +63,12 @@ fn peak_memory(pid: u32) -> u64 {
 /// Many names in one directory, through the library: that is faster.
 fn make_names(s: &Sandbox) {
     let pass = Secret::from(b"correct horse battery staple".to_vec());
-    let options = room::OpenOptions {
-        state_dir: Some(s.path("state/strongroom")),
-        ..room::OpenOptions::default()
-    };
-    let room = Room::open(&s.path("room"), &Credential::Passphrase(pass), options).unwrap();
+    let room = Room::open(
+        &s.path("room"),
+        &Credential::Passphrase(pass),
+        room::OpenOptions::with_state_dir(s.path("state/strongroom")),
+    )
+    .unwrap();
     room.make_dir("/names", false).unwrap();
     let parent = room.resolve(Path::new("/names"), true).unwrap();
     for i in 0..NAMES {

@@ -17,10 +17,7 @@ impl Place {
     }
 
     fn options(&self) -> OpenOptions {
-        OpenOptions {
-            state_dir: Some(self.0.path().join("state")),
-            ..OpenOptions::default()
-        }
+        OpenOptions::with_state_dir(self.0.path().join("state"))
     }
 
     fn create(&self) -> Session {

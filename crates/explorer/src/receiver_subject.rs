@@ -164,11 +164,7 @@ fn receive(replica: &Recorder, stream: &[u8]) -> Result<(), Failure> {
 }
 
 fn open(storage: &Arc<dyn Storage>) -> room::Result<Room> {
-    let options = room::OpenOptions {
-        read_only: true,
-        ..options()
-    };
-    Room::open_on(storage.clone(), &credential(0), options)
+    Room::open_on(storage.clone(), &credential(0), options().for_reading())
 }
 
 /// Compares what the replica is with the room's snapshot.

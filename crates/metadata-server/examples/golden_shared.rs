@@ -34,10 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let opened = Store::open(device, surroundings)?;
     let disk_server = DiskServer::start(DiskConfig::default(), opened, &keys)?;
 
-    let options = OpenOptions {
-        state_dir: Some(state.path().into()),
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::with_state_dir(state.path());
     let key = || Secret::from(vec![7; 32]);
     let mut new = NewRoom::with_credential(NewCredential::RawKey(key()));
     new.suite = Some(Suite::Aes256Gcm);

@@ -29,10 +29,7 @@ fn main() -> Outcome<()> {
 fn measure(dir: &Path, files: u64) -> Outcome<()> {
     fs::create_dir(dir)?;
     let secret = Secret::from(b"scale".to_vec());
-    let options = OpenOptions {
-        state_dir: Some(dir.join("state")),
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::with_state_dir(dir.join("state"));
     let mut new = NewRoom::with_credential(NewCredential::Passphrase {
         secret: secret.clone(),
         cost: Argon2Cost::LEAST,

@@ -61,10 +61,7 @@ struct Place(PathBuf);
 
 impl Place {
     fn options(&self) -> OpenOptions {
-        OpenOptions {
-            state_dir: Some(self.0.join("state")),
-            ..OpenOptions::default()
-        }
+        OpenOptions::with_state_dir(self.0.join("state"))
     }
 
     fn create(dir: &Path) -> Outcome<(Self, Room)> {

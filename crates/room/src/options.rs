@@ -74,6 +74,25 @@ pub struct OpenOptions {
     pub known_key: Option<KnownKey>,
 }
 
+impl OpenOptions {
+    /// What is usual, and what this machine saw of rooms is remembered in `dir`.
+    pub fn with_state_dir(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            state_dir: Some(dir.into()),
+            ..Self::default()
+        }
+    }
+
+    /// The same, for reading only.
+    #[must_use]
+    pub fn for_reading(self) -> Self {
+        Self {
+            read_only: true,
+            ..self
+        }
+    }
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {

@@ -234,10 +234,7 @@ fn make_room(dir: &Path, state: &Path) -> Result<Room> {
         secret: Secret::from(b"measuring".to_vec()),
         cost: Argon2Cost::LEAST,
     });
-    new.open = OpenOptions {
-        state_dir: Some(state.to_owned()),
-        ..OpenOptions::default()
-    };
+    new.open = OpenOptions::with_state_dir(state);
     Room::create(dir, new).map_err(|e| {
         Error::store(
             STORE,

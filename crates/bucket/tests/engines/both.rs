@@ -223,10 +223,7 @@ fn what_the_engine_has_on_disk_shows_no_name_no_content_and_no_size_of_a_file() 
     const SIZE: usize = 1_234_577;
     let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
     let mut new = NewRoom::with_credential(NewCredential::RawKey(vec![7; 32].into()));
-    new.open = OpenOptions {
-        state_dir: Some(dir.path().join("state")),
-        ..OpenOptions::default()
-    };
+    new.open = OpenOptions::with_state_dir(dir.path().join("state"));
     let storage = Arc::new(create(&store, dir.path(), options()).unwrap());
     let room = Room::create_on(storage, new).unwrap();
     let content = b"and a very secret content ".repeat(SIZE / 26 + 1);

@@ -87,6 +87,16 @@ impl Default for OpenOptions {
     }
 }
 
+impl OpenOptions {
+    /// What is usual, for reading.
+    pub fn for_reading() -> Self {
+        Self {
+            read_only: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// The metadata of a room, in a SQLCipher database. All methods may be called from many threads; [`apply`](Self::apply) and
 /// [`commit`](Self::commit) are serialised inside.
 pub struct Catalog {

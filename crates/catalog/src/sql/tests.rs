@@ -92,14 +92,7 @@ fn open(path: &Path) -> Result<Catalog> {
 }
 
 fn open_for_reading(path: &Path) -> Result<Catalog> {
-    open_under(
-        path,
-        &key(1),
-        &OpenOptions {
-            read_only: true,
-            ..OpenOptions::default()
-        },
-    )
+    open_under(path, &key(1), &OpenOptions::for_reading())
 }
 
 fn answered(sequence: u64) -> CachedReply {

@@ -200,11 +200,12 @@ fn a_replica_keeps_the_newest_of_each_period() {
     let s = with_file(100_000);
     // A snapshot of three days ago.
     let pass = Secret::from(b"correct horse battery staple".to_vec());
-    let options = OpenOptions {
-        state_dir: Some(s.path("state/strongroom")),
-        ..OpenOptions::default()
-    };
-    let room = Room::open(&s.path("room"), &Credential::Passphrase(pass), options).unwrap();
+    let room = Room::open(
+        &s.path("room"),
+        &Credential::Passphrase(pass),
+        OpenOptions::with_state_dir(s.path("state/strongroom")),
+    )
+    .unwrap();
     room.stamp_by(|| {
         let now = room::now();
         room::Timestamp {

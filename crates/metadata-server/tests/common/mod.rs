@@ -167,10 +167,7 @@ impl World {
 
     pub fn start(&mut self) {
         let mut config = Config::new(self.room_dir());
-        config.open = OpenOptions {
-            state_dir: Some(self.dir.path().join("state")),
-            ..OpenOptions::default()
-        };
+        config.open = OpenOptions::with_state_dir(self.dir.path().join("state"));
         config.lease = self.lease;
         config.flush_timeout = Duration::from_secs(5);
         config.timing.revocation_timeout = Duration::from_secs(5);

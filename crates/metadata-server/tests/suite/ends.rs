@@ -46,10 +46,7 @@ fn a_server_that_cannot_start_leaves_the_disks_alone() {
     let mut world = World::new(1);
     world.stop();
     let mut config = Config::new(world.room_dir());
-    config.open = OpenOptions {
-        state_dir: Some(world.path().join("state")),
-        ..OpenOptions::default()
-    };
+    config.open = OpenOptions::with_state_dir(world.path().join("state"));
     let open = config.open.clone();
     let beside = Beside::open(&world.room_dir(), &credential(), open, &InDirectory).unwrap();
     beside.room.set_note("metadata.admins", b"no list").unwrap();

@@ -64,10 +64,7 @@ impl Golden {
     }
 
     fn options(&self) -> OpenOptions {
-        OpenOptions {
-            state_dir: Some(self.dir.path().join("state")),
-            ..OpenOptions::default()
-        }
+        OpenOptions::with_state_dir(self.dir.path().join("state"))
     }
 
     /// Starts the disk, and returns where it is.

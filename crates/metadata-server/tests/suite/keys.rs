@@ -164,10 +164,7 @@ fn data_that_the_server_moved_needs_keys_that_were_not_given() {
     let mut keeper = Keeper::default();
     let before = keeper.map(&alice, no);
     world.stop();
-    let options = room::OpenOptions {
-        state_dir: Some(world.path().join("state")),
-        ..room::OpenOptions::default()
-    };
+    let options = room::OpenOptions::with_state_dir(world.path().join("state"));
     let report = metadata_server::server::rekey(
         &world.room_dir(),
         &common::credential(),
@@ -267,10 +264,7 @@ fn a_second_unit_with_the_same_tag_is_refused_by_client_and_server() {
 
     // The server's own reads, as a compaction or a rekey does them.
     world.stop();
-    let options = room::OpenOptions {
-        state_dir: Some(world.path().join("state")),
-        ..room::OpenOptions::default()
-    };
+    let options = room::OpenOptions::with_state_dir(world.path().join("state"));
     let rekey = || {
         metadata_server::server::rekey(
             &world.room_dir(),

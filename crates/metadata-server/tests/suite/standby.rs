@@ -83,10 +83,7 @@ fn world(disks: usize) -> (World, Arc<Place>) {
     world.stop();
     let files = Several::default();
     let mut config = Config::new(world.room_dir());
-    config.open = OpenOptions {
-        state_dir: Some(world.path().join("state")),
-        ..OpenOptions::default()
-    };
+    config.open = OpenOptions::with_state_dir(world.path().join("state"));
     config.lease = LONG;
     config.flush_timeout = Duration::from_secs(5);
     config.files = Arc::new(files.clone());

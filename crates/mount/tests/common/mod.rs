@@ -29,10 +29,7 @@ type Shown = Box<dyn Fn(&Arc<Room>) -> Arc<dyn FileSystem> + Send + Sync>;
 const KEY: [u8; 32] = [7; 32];
 
 fn open_options(dir: &Path) -> OpenOptions {
-    OpenOptions {
-        state_dir: Some(dir.join("state")),
-        ..OpenOptions::default()
-    }
+    OpenOptions::with_state_dir(dir.join("state"))
 }
 
 fn itself() -> Shown {

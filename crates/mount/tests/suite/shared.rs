@@ -147,10 +147,7 @@ impl Two {
         let dir = tempfile::tempdir().unwrap();
         let credential = NewCredential::RawKey(Secret::from(vec![7; 32]));
         let new = NewRoom {
-            open: OpenOptions {
-                state_dir: Some(dir.path().join("state")),
-                ..OpenOptions::default()
-            },
+            open: OpenOptions::with_state_dir(dir.path().join("state")),
             ..NewRoom::with_credential(credential)
         };
         let room = Arc::new(Room::create(&dir.path().join("room"), new).unwrap());

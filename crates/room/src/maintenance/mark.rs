@@ -159,10 +159,7 @@ impl Maintenance {
             // From before a rekey: there is no key any more to look at it with.
             return Ok(header.epoch() < epoch);
         }
-        let options = catalog::OpenOptions {
-            read_only: true,
-            ..catalog::OpenOptions::default()
-        };
+        let options = catalog::OpenOptions::for_reading();
         let may_be_applied = self.catalog.get().meta(APPLIED)?.is_some();
         let names = target.list("")?;
         let mut opened = 0;

@@ -147,10 +147,7 @@ impl Maintenance {
     /// Puts the catalog beside in the place of the one in use. Readers go on: in between they read the one beside. No
     /// change is under way.
     fn exchange_catalog(&self, key: &seal::CatalogKey) -> Result<()> {
-        let for_reading = catalog::OpenOptions {
-            read_only: true,
-            ..catalog::OpenOptions::default()
-        };
+        let for_reading = catalog::OpenOptions::for_reading();
         let old = self.catalog.get();
         self.catalog.replace(Arc::new(Catalog::open(
             &self.env.storage,

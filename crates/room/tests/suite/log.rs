@@ -281,10 +281,7 @@ fn a_crashed_room_is_read_without_writing_to_it() {
         );
         assert!(!writes || call.path == "lock", "{call}");
     });
-    let reading = OpenOptions {
-        read_only: true,
-        ..options()
-    };
+    let reading = options().for_reading();
     for _ in 0..2 {
         let room = open_on(Arc::new(faulty.clone()), reading.clone()).unwrap();
         for i in 0..3 {

@@ -205,11 +205,12 @@ fn a_room_opened_for_reading_shows_its_snapshots() {
     let (room, ragged) = Ragged::fill(&place);
     room.delete_snapshot("0").unwrap();
     room.close().unwrap();
-    let options = OpenOptions {
-        read_only: true,
-        ..place.options()
-    };
-    let room = Room::open(&place.room_dir(), &credential(), options).unwrap();
+    let room = Room::open(
+        &place.room_dir(),
+        &credential(),
+        place.options().for_reading(),
+    )
+    .unwrap();
     ragged.compare(&room, &[0]);
     sound(&room);
     assert_eq!(room.snapshots().unwrap().len(), 5);

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use crate::common::pattern;
 use crate::common::stored::{create_on, open_on, options};
 use room::{
-    Error, FileSystem, InodeNo, NewSnapshot, OpenOptions, Room, SnapshotPolicy, Snapshots as _,
-    Timestamp,
+    Error, FileSystem, InodeNo, NewSnapshot, Room, SnapshotPolicy, Snapshots as _, Timestamp,
 };
 use storage::testing::MemoryStorage;
 
@@ -146,11 +145,7 @@ fn a_policy_stays_with_the_room_until_it_is_cleared() {
     automatic(&room, "old");
     room.close().unwrap();
 
-    let read_only = OpenOptions {
-        read_only: true,
-        ..options()
-    };
-    let room = open_on(Arc::new(storage.clone()), read_only).unwrap();
+    let room = open_on(Arc::new(storage.clone()), options().for_reading()).unwrap();
     assert_eq!(room.snapshot_policy().unwrap(), Some(HOURLY));
     assert!(room.prune_snapshots(&HOURLY, true).unwrap().is_empty());
     for refused in [

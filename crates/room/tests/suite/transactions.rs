@@ -124,10 +124,11 @@ fn keys_backup_check_and_compaction_wait_for_its_end() {
 fn a_room_opened_for_reading_only_begins_none() {
     let place = Place::new();
     place.create().close().unwrap();
-    let options = room::OpenOptions {
-        read_only: true,
-        ..place.options()
-    };
-    let room = Room::open(&place.room_dir(), &common::credential(), options).unwrap();
+    let room = Room::open(
+        &place.room_dir(),
+        &common::credential(),
+        place.options().for_reading(),
+    )
+    .unwrap();
     assert!(matches!(room.begin(), Err(Error::ReadOnly)));
 }

@@ -34,10 +34,7 @@ impl Made {
     }
 
     fn options(&self) -> OpenOptions {
-        OpenOptions {
-            state_dir: Some(self.state.clone()),
-            ..OpenOptions::default()
-        }
+        OpenOptions::with_state_dir(self.state.clone())
     }
 
     pub(super) fn open(&self) -> Result<Arc<Room>> {

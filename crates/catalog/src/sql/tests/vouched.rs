@@ -75,10 +75,7 @@ fn a_copy_under_any_key_has_its_table_and_nothing_else_beside_it() {
             if closed {
                 drop(open_in(copy.clone(), &digest_key(1)).unwrap());
             }
-            let options = OpenOptions {
-                read_only: true,
-                ..OpenOptions::default()
-            };
+            let options = OpenOptions::for_reading();
             Catalog::open(&copy, NAME, &digest_key(1), &options)
                 .unwrap()
                 .copy_to(&target, NAME, &digest_key(n))

@@ -257,9 +257,10 @@ fn space_that_snapshots_hold_is_shown_and_freed() {
 /// The room, opened as the program opens it.
 fn open(s: &Sandbox) -> room::Room {
     let credential = room::Credential::Passphrase("correct horse battery staple".into());
-    let options = room::OpenOptions {
-        state_dir: Some(s.path("state/strongroom")),
-        ..room::OpenOptions::default()
-    };
-    room::Room::open(&s.path("room"), &credential, options).unwrap()
+    room::Room::open(
+        &s.path("room"),
+        &credential,
+        room::OpenOptions::with_state_dir(s.path("state/strongroom")),
+    )
+    .unwrap()
 }

@@ -47,10 +47,7 @@ pub(crate) fn examine(
         );
     }
     let key = header.header.catalog_key(&header.master);
-    let options = catalog::OpenOptions {
-        read_only: true,
-        ..catalog::OpenOptions::default()
-    };
+    let options = catalog::OpenOptions::for_reading();
     let catalog = match Catalog::open(&storage, CATALOG, &key, &options) {
         Ok(catalog) => catalog,
         Err(e) => {

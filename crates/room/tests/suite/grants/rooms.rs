@@ -67,13 +67,8 @@ fn a_backup_has_committed_extents_and_the_next_one_later_ones() {
             .backup_on(Arc::new(target.clone()), &|_, _| true)
             .unwrap()
     };
-    let alone = || {
-        let options = OpenOptions {
-            read_only: true,
-            ..stored::options()
-        };
-        stored::open_on(Arc::new(target.clone()), options).unwrap()
-    };
+    let alone =
+        || stored::open_on(Arc::new(target.clone()), stored::options().for_reading()).unwrap();
     backup();
     {
         let copy = alone();

@@ -47,11 +47,8 @@ impl Shared {
 
 /// Compares all of a replica with what snapshots had, by number.
 fn assert_replica(replica: &MemoryStorage, past: &BTreeMap<u64, &BTreeMap<InodeNo, Vec<u8>>>) {
-    let options = OpenOptions {
-        read_only: true,
-        ..stored::options()
-    };
-    let replica = stored::open_on(Arc::new(replica.clone()), options).unwrap();
+    let replica =
+        stored::open_on(Arc::new(replica.clone()), stored::options().for_reading()).unwrap();
     let there = replica.snapshots().unwrap().into_iter();
     assert!(
         there

@@ -138,11 +138,7 @@ fn reading_a_backup_changes_nothing() {
         found
     };
     let before = files();
-    let read = OpenOptions {
-        read_only: true,
-        ..place.options()
-    };
-    let copy = Room::open(&target, &credential(), read).unwrap();
+    let copy = Room::open(&target, &credential(), place.options().for_reading()).unwrap();
     assert_eq!(copy.read_file("/a").unwrap(), pattern(1, 100_000));
     copy.close().unwrap();
     let names = |files: &[(std::path::PathBuf, Vec<u8>)]| {

@@ -245,11 +245,12 @@ fn maintenance_that_changes_is_refused_in_a_room_opened_for_reading() {
         .unwrap();
     room.write_file("/a", &pattern(1, 50_000)).unwrap();
     room.close().unwrap();
-    let options = OpenOptions {
-        read_only: true,
-        ..place.options()
-    };
-    let room = Room::open(&place.room_dir(), &credential(), options).unwrap();
+    let room = Room::open(
+        &place.room_dir(),
+        &credential(),
+        place.options().for_reading(),
+    )
+    .unwrap();
     assert!(matches!(room.compact(50, GO), Err(Error::ReadOnly)));
     assert!(matches!(
         room.rekey(&credential(), GO),

@@ -76,11 +76,7 @@ impl Pair {
     }
 
     fn replica(&self) -> Room {
-        let options = OpenOptions {
-            read_only: true,
-            ..self.options()
-        };
-        Room::open(&self.target(), &credential(), options).unwrap()
+        Room::open(&self.target(), &credential(), self.options().for_reading()).unwrap()
     }
 }
 
@@ -303,11 +299,7 @@ fn increments_that_do_not_follow_are_refused_by_name() {
     assert!(error.contains("rekeyed"), "{error}");
     let fresh = pair.place.dir.path().join("fresh");
     receive(&fresh, &pair.options(), &stream(&room, None, "four")).unwrap();
-    let options = OpenOptions {
-        read_only: true,
-        ..pair.options()
-    };
-    let replica = Room::open(&fresh, &credential(), options).unwrap();
+    let replica = Room::open(&fresh, &credential(), pair.options().for_reading()).unwrap();
     assert_eq!(contents(&replica, "later"), b"later");
     sound(&replica);
 }
@@ -401,11 +393,7 @@ fn a_replica_that_was_put_back_is_noticed_where_a_newer_one_was_seen() {
     drop(pair.replica());
     std::fs::remove_dir_all(pair.target()).unwrap();
     std::fs::rename(&older, pair.target()).unwrap();
-    let options = OpenOptions {
-        read_only: true,
-        ..pair.options()
-    };
-    let opened = Room::open(&pair.target(), &credential(), options);
+    let opened = Room::open(&pair.target(), &credential(), pair.options().for_reading());
     assert!(matches!(opened, Err(room::Error::RolledBack { .. })));
     // What is sent as a whole is another lineage, also in the same place.
     std::fs::remove_dir_all(pair.target()).unwrap();

@@ -40,6 +40,14 @@ fn places(stream: &[u8]) -> Vec<usize> {
     all
 }
 
+fn reading() -> OpenOptions {
+    OpenOptions {
+        background: false,
+        ..OpenOptions::default()
+    }
+    .for_reading()
+}
+
 #[test]
 fn a_stream_that_is_cut_changed_or_out_of_order_leaves_the_last_moment() {
     let pair = Pair::new();
@@ -88,12 +96,7 @@ fn a_stream_that_is_cut_changed_or_out_of_order_leaves_the_last_moment() {
     let error = room::receive_on(&elsewhere, &mut &increment[..], &|_, _| true).unwrap_err();
     assert!(error.to_string().contains("send everything"), "{error}");
     assert_eq!(take(&increment).unwrap().moment, two);
-    let options = OpenOptions {
-        read_only: true,
-        background: false,
-        ..OpenOptions::default()
-    };
-    let replica = Room::open_on(std::sync::Arc::new(target), &credential(), options).unwrap();
+    let replica = Room::open_on(std::sync::Arc::new(target), &credential(), reading()).unwrap();
     assert!(contents(&replica, "another name") == pattern(7, 60_000));
     sound(&replica);
 }
@@ -209,11 +212,7 @@ fn a_crash_of_the_receiver_leaves_one_moment_or_the_other() {
         let done = room::receive_on(&faulty, &mut &increment[..], &|_, _| true).is_ok();
         drop(faulty);
         memory.power_cut_keeping_some(nth);
-        let options = OpenOptions {
-            read_only: true,
-            background: false,
-            ..OpenOptions::default()
-        };
+        let options = reading();
         let storage: std::sync::Arc<dyn storage::Storage> = std::sync::Arc::new(memory.clone());
         let replica = Room::open_on(storage, &credential(), options).unwrap();
         let is_two = replica.lookup(ROOT, b"another name").is_ok();
@@ -269,12 +268,7 @@ fn a_first_transfer_that_is_complete_is_read_wherever_its_receiver_was_killed() 
             for op in writes.into_iter().filter(|_| !may_write) {
                 faulty.refuse(op, 1, Fault::Io, Times::Always);
             }
-            let options = OpenOptions {
-                read_only: true,
-                background: false,
-                ..OpenOptions::default()
-            };
-            let opened = Room::open_on(std::sync::Arc::new(faulty), &credential(), options);
+            let opened = Room::open_on(std::sync::Arc::new(faulty), &credential(), reading());
             assert!(is_there || opened.is_err(), "step {nth}");
             if is_there {
                 sound(&opened.unwrap_or_else(|e| panic!("step {nth}: {e}")));
@@ -362,11 +356,7 @@ fn what_an_older_version_received_comes_to_its_place() {
         let came = replica.list("incoming").unwrap();
         assert!(came.contains(&"header".into()) && came.len() > 1);
         assert_eq!(replica.list("segments").is_ok(), is_two);
-        let options = OpenOptions {
-            read_only: true,
-            background: false,
-            ..OpenOptions::default()
-        };
+        let options = reading();
         let on = std::sync::Arc::new(replica.clone());
         let opened = Room::open_on(on, &credential(), options).unwrap();
         assert_eq!(opened.lookup(ROOT, b"another name").is_ok(), is_two);
@@ -401,11 +391,7 @@ fn a_killed_receiver_and_a_power_cut_in_the_next_transfer_leave_one_moment() {
             let moved = receive(&memory, &third[..third.len() - 40]).is_err();
             assert!(moved, "step {nth}");
             memory.power_cut_keeping_some(seed + 6 * nth);
-            let options = OpenOptions {
-                read_only: true,
-                background: false,
-                ..OpenOptions::default()
-            };
+            let options = reading();
             let on: std::sync::Arc<dyn storage::Storage> = std::sync::Arc::new(memory.clone());
             let replica = Room::open_on(on, &credential(), options);
             sound(&replica.unwrap_or_else(|e| panic!("step {nth}, seed {seed}: {e}")));
@@ -464,11 +450,7 @@ fn data_whose_sync_failed_is_sent_again() {
                     take(&send(status.unfinished.map(|u| u.token))).unwrap();
                 }
             }
-            let options = OpenOptions {
-                read_only: true,
-                background: false,
-                ..OpenOptions::default()
-            };
+            let options = reading();
             let storage = std::sync::Arc::new(memory);
             let replica = Room::open_on(storage, &credential(), options).unwrap();
             sound(&replica);

@@ -11,11 +11,12 @@ fn key() -> Secret {
 }
 
 fn device(dir: &std::path::Path) -> RoomDevice {
-    let options = OpenOptions {
-        state_dir: Some(dir.join("state")),
-        ..OpenOptions::default()
-    };
-    let room = Room::open(&dir.join("room"), &Credential::RawKey(key()), options).unwrap();
+    let room = Room::open(
+        &dir.join("room"),
+        &Credential::RawKey(key()),
+        OpenOptions::with_state_dir(dir.join("state")),
+    )
+    .unwrap();
     let no = room.resolve("/disk".as_ref(), true).unwrap();
     RoomDevice::new(Arc::new(room), no, false).unwrap()
 }
