@@ -107,6 +107,11 @@ impl Sandbox {
         sandbox
     }
 
+    /// The same, mounted; `None` where nothing can be.
+    pub fn mounted() -> Option<Self> {
+        Some(Self::with_room()).filter(Self::mount)
+    }
+
     /// Who runs the program, if it is not the tests' own user.
     pub fn user(&self) -> Option<u32> {
         self.user

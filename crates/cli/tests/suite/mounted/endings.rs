@@ -64,10 +64,7 @@ fn a_room_is_mounted_again_while_its_process_closes_it() {
 
 #[test]
 fn a_busy_mount_is_not_unmounted_except_lazily() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     let mut file = std::fs::File::create(s.path("mnt/open")).unwrap();
     let busy = s.run(["umount", "mnt"]);
     assert_eq!(
@@ -99,10 +96,7 @@ fn a_busy_mount_is_not_unmounted_except_lazily() {
 
 #[test]
 fn unmounting_takes_the_rooms_directory_too_and_says_when_nothing_is_mounted() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("mnt/f"), "x").unwrap();
     let pid = s.pid();
     s.with_pass(["umount", "room"]);
@@ -122,10 +116,7 @@ fn unmounting_takes_the_rooms_directory_too_and_says_when_nothing_is_mounted() {
 
 #[test]
 fn a_killed_mount_is_cleared_and_mounted_again() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("mnt/f"), "kept").unwrap();
     s.ok(["sync", "room"]);
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
@@ -201,10 +192,7 @@ fn a_process_killed_just_after_it_has_mounted_ends() {
 /// do, and said that all was durable.
 #[test]
 fn sync_does_not_answer_for_a_mount_that_died() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("mnt/f"), "never synced").unwrap();
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -219,10 +207,7 @@ fn sync_does_not_answer_for_a_mount_that_died() {
 
 #[test]
 fn a_signal_unmounts_and_commits_and_a_lost_terminal_does_not() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("mnt/f"), "written").unwrap();
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();

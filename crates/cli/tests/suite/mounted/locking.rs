@@ -82,10 +82,7 @@ fn an_ordinary_user_locks_all_rooms() {
 
 #[test]
 fn a_room_that_nobody_uses_is_locked() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("mnt/f"), "x").unwrap();
     let pid = s.pid();
     s.ok(["lock", "room"]);

@@ -17,10 +17,7 @@ use serde_json::Value;
 
 #[test]
 fn a_tree_is_the_same_after_unmounting_and_mounting_again() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     make_tree(&s.path("tree"));
     let copied = Command::new("cp")
         .arg("-a")
@@ -45,10 +42,7 @@ fn a_tree_is_the_same_after_unmounting_and_mounting_again() {
 
 #[test]
 fn the_file_commands_work_on_a_mounted_room_without_a_passphrase() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     make_tree(&s.path("tree"));
     s.ok(["cp", "-r", "tree", "room:/"]);
     assert_eq!(listing(&s.path("tree")), listing(&s.path("mnt/tree")));
@@ -79,10 +73,7 @@ fn the_file_commands_work_on_a_mounted_room_without_a_passphrase() {
 #[test]
 fn df_shows_what_is_reserved() {
     const LEN: u64 = 10 << 20;
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     let reserved = || {
         let shown: Value = serde_json::from_str(&s.ok(["df", "room", "--json"])).unwrap();
         shown["reserved"].as_u64().unwrap()
@@ -112,10 +103,7 @@ fn a_link_in_a_mounted_room_does_not_lead_the_commands_out_of_it() {
 
 #[test]
 fn keys_of_a_mounted_room_are_changed_only_by_who_brings_one() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("raw"), [9; 32]).unwrap();
     let refused = s.run([
         "key",
@@ -149,10 +137,7 @@ fn keys_of_a_mounted_room_are_changed_only_by_who_brings_one() {
 
 #[test]
 fn a_second_opening_names_the_process() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     let pid = s.pid();
     std::fs::create_dir(s.path("other")).unwrap();
     let err = s.fails(4, ["mount", "room", "other"]);
@@ -444,10 +429,7 @@ fn an_ordinary_user_mounts_and_nobody_else_gets_in() {
 
 #[test]
 fn the_control_socket_answers_only_whole_and_known_requests() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     let path = s.control();
     assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     let ask = |request: &[u8]| {

@@ -136,10 +136,7 @@ fn the_whole_room_can_be_restored() {
 
 #[test]
 fn hard_links_and_holes_within_a_directory_are_restored() {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     let d = s.path("mnt/d");
     fs::create_dir(&d).unwrap();
     fs::write(d.join("a"), "linked").unwrap();
@@ -182,10 +179,7 @@ fn write_until(end: &AtomicBool, directory: &Path) -> Vec<(String, u64)> {
 
 /// Restores `path` while files are written into `directory`. Each must be in the room or in one of the snapshots afterwards.
 fn nothing_is_lost(path: &str, directory: &str) {
-    let s = Sandbox::with_room();
-    if !s.mount() {
-        return;
-    }
+    let Some(s) = Sandbox::mounted() else { return };
     let mount = s.path("mnt");
     let d = mount.join(directory);
     fs::create_dir(&d).unwrap();
