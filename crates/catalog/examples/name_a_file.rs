@@ -50,22 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn empty_file(no: InodeNo) -> Inode {
     let now = Timestamp::default();
     Inode {
-        no,
-        kind: FileKind::Regular,
         mode: 0o644,
         flags: FileFlags::default(),
         uid: 1000,
         gid: 1000,
-        nlink: 1,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        parent: InodeNo(0),
-        has_xattrs: false,
-        target: Vec::new(),
+        ..Inode::new(no, FileKind::Regular, now)
     }
 }

@@ -260,22 +260,11 @@ fn file(no: u64) -> Inode {
         nanos: 123_456_789,
     };
     Inode {
-        no: InodeNo(no),
-        kind: FileKind::Regular,
         mode: 0o644,
-        flags: strongroom_catalog::FileFlags::NONE,
         uid: 1000,
         gid: 1000,
-        nlink: 1,
         size: 4096,
         blocks: 1,
-        rdev: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: time,
-        parent: InodeNo(0),
-        has_xattrs: false,
-        target: Vec::new(),
+        ..Inode::new(InodeNo(no), FileKind::Regular, time)
     }
 }

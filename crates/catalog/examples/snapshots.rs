@@ -7,9 +7,7 @@ use std::time::Instant;
 
 use seal::{MasterKey, RoomId};
 use storage::{HostStorage, Storage};
-use strongroom_catalog::{
-    Catalog, Change, FileFlags, FileKind, Inode, InodeNo, OpenOptions, Timestamp,
-};
+use strongroom_catalog::{Catalog, Change, FileKind, Inode, InodeNo, OpenOptions, Timestamp};
 
 const FILES: u64 = 1000;
 const ROUNDS: usize = 9;
@@ -123,22 +121,11 @@ fn file(no: u64) -> Inode {
         nanos: 123_456_789,
     };
     Inode {
-        no: InodeNo(no),
-        kind: FileKind::Regular,
         mode: 0o644,
-        flags: FileFlags::NONE,
         uid: 1000,
         gid: 1000,
-        nlink: 1,
         size: 4096,
         blocks: 1,
-        rdev: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: time,
-        parent: InodeNo(0),
-        has_xattrs: false,
-        target: Vec::new(),
+        ..Inode::new(InodeNo(no), FileKind::Regular, time)
     }
 }

@@ -173,23 +173,13 @@ fn make(catalog: &Catalog, i: u64) -> Outcome<()> {
         nanos: 5,
     };
     let inode = Inode {
-        no: catalog.new_inode(),
-        kind: FileKind::Regular,
         mode: 0o644,
-        flags: strongroom_catalog::FileFlags::NONE,
         uid: 1000,
         gid: 1000,
-        nlink: 1,
         size: 5000,
         blocks: 2,
-        rdev: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        btime: time,
         parent: InodeNo(1 + i / 100),
-        has_xattrs: false,
-        target: Vec::new(),
+        ..Inode::new(catalog.new_inode(), FileKind::Regular, time)
     };
     catalog.apply(&[
         Change::PutInode(&inode),

@@ -44,23 +44,9 @@ impl Drop for Mounted {
 
 fn file(no: u64) -> Inode {
     Inode {
-        no: InodeNo(no),
-        kind: FileKind::Regular,
         mode: 0o644,
-        flags: strongroom_catalog::FileFlags::NONE,
-        uid: 0,
-        gid: 0,
-        nlink: 1,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        atime: Timestamp::default(),
-        mtime: Timestamp::default(),
-        ctime: Timestamp::default(),
-        btime: Timestamp::default(),
-        parent: InodeNo(0),
         has_xattrs: true,
-        target: Vec::new(),
+        ..Inode::new(InodeNo(no), FileKind::Regular, Timestamp::default())
     }
 }
 

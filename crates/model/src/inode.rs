@@ -127,6 +127,31 @@ pub struct Inode {
     pub target: Vec<u8>,
 }
 
+impl Inode {
+    /// One made at `at`: root's, without permissions and data, with one name and no attributes.
+    pub fn new(no: InodeNo, kind: FileKind, at: Timestamp) -> Self {
+        Self {
+            no,
+            kind,
+            mode: 0,
+            flags: FileFlags::NONE,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size: 0,
+            blocks: 0,
+            rdev: 0,
+            atime: at,
+            mtime: at,
+            ctime: at,
+            btime: at,
+            parent: InodeNo(0),
+            has_xattrs: false,
+            target: Vec::new(),
+        }
+    }
+}
+
 /// One name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirEntry {

@@ -397,23 +397,9 @@ mod tests {
     fn inode(no: u64, size: u64) -> Inode {
         let at = Timestamp { secs: 0, nanos: 0 };
         Inode {
-            no: InodeNo(no),
-            kind: FileKind::Regular,
             mode: 0o644,
-            flags: catalog::FileFlags::NONE,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
             size,
-            blocks: 0,
-            rdev: 0,
-            atime: at,
-            mtime: at,
-            ctime: at,
-            btime: at,
-            parent: InodeNo(0),
-            has_xattrs: false,
-            target: Vec::new(),
+            ..Inode::new(InodeNo(no), FileKind::Regular, at)
         }
     }
 

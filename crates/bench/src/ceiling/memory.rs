@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use room::{
-    DirEntry, Error, Fallocate, FileFlags, FileKind, FileSystem, Inode, InodeNo, NewFile,
-    RenameMode, Result, RoomSpace, SeekTo, SetAttr, SetTime, XattrMode, now,
+    DirEntry, Error, Fallocate, FileKind, FileSystem, Inode, InodeNo, NewFile, RenameMode, Result,
+    RoomSpace, SeekTo, SetAttr, SetTime, XattrMode, now,
 };
 
 /// Bytes that are allocated together.
@@ -113,26 +113,18 @@ impl MemoryFiles {
     fn insert(&self, no: InodeNo, parent: InodeNo, new: &NewFile, nlink: u32) -> Inode {
         let now = now();
         let inode = Inode {
-            no,
-            kind: new.kind,
             mode: new.mode & !new.umask & 0o7777,
-            flags: FileFlags::NONE,
             uid: new.uid,
             gid: new.gid,
             nlink,
             size: new.target.len() as u64,
-            blocks: 0,
             rdev: new.rdev,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
             parent: match new.kind {
                 FileKind::Directory => parent,
                 _ => InodeNo(0),
             },
-            has_xattrs: false,
             target: new.target.clone(),
+            ..Inode::new(no, new.kind, now)
         };
         let body = Body {
             inode: inode.clone(),

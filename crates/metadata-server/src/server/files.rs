@@ -121,25 +121,7 @@ pub(super) fn listing(
 
 fn veiled(inode: &Inode) -> Inode {
     let never = Timestamp::default();
-    Inode {
-        no: inode.no,
-        kind: inode.kind,
-        mode: 0,
-        flags: room::FileFlags::NONE,
-        uid: 0,
-        gid: 0,
-        nlink: 1,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        atime: never,
-        mtime: never,
-        ctime: never,
-        btime: never,
-        parent: InodeNo(0),
-        has_xattrs: false,
-        target: Vec::new(),
-    }
+    Inode::new(inode.no, inode.kind, never)
 }
 
 pub(super) fn xattr((server, session): &Here, no: InodeNo, name: &[u8]) -> Reply<Vec<u8>> {

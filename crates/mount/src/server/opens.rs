@@ -311,23 +311,12 @@ mod tests {
     fn inode(ctime: i64) -> Inode {
         let at = |secs| Timestamp { secs, nanos: 0 };
         Inode {
-            no: InodeNo(7),
-            kind: FileKind::Regular,
             mode: 0o644,
-            flags: model::FileFlags::NONE,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
             size: 3,
             blocks: 1,
-            rdev: 0,
-            atime: at(0),
-            mtime: at(0),
             ctime: at(ctime),
-            btime: at(0),
             parent: InodeNo::ROOT,
-            has_xattrs: false,
-            target: Vec::new(),
+            ..Inode::new(InodeNo(7), FileKind::Regular, at(0))
         }
     }
 

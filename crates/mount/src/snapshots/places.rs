@@ -124,24 +124,14 @@ impl WithSnapshots {
     pub(super) fn list_inode(&self, of: &Inode, newest: Option<&Snapshot>) -> Inode {
         let time = newest.map_or(of.btime, |snapshot| snapshot.created);
         Inode {
-            no: self.list_number(of.no),
-            kind: FileKind::Directory,
             mode: of.mode & 0o555,
             flags: FileFlags::IMMUTABLE,
             uid: of.uid,
             gid: of.gid,
-            // A directory whose subdirectories are not counted, as btrfs has it.
-            nlink: 1,
-            size: 0,
-            blocks: 0,
-            rdev: 0,
-            atime: time,
-            mtime: time,
-            ctime: time,
             btime: of.btime,
             parent: of.no,
-            has_xattrs: false,
-            target: Vec::new(),
+            // It has one name: a directory whose subdirectories are not counted, as btrfs has it.
+            ..Inode::new(self.list_number(of.no), FileKind::Directory, time)
         }
     }
 

@@ -57,23 +57,12 @@ pub(crate) fn directory_in_root(
     now: Timestamp,
 ) -> Inode {
     Inode {
-        no,
-        kind: FileKind::Directory,
         mode,
-        flags: catalog::FileFlags::NONE,
         uid,
         gid,
         nlink: 2,
-        size: 0,
-        blocks: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
         parent: InodeNo::ROOT,
-        has_xattrs: false,
-        target: Vec::new(),
+        ..Inode::new(no, FileKind::Directory, now)
     }
 }
 
@@ -272,27 +261,20 @@ impl Tree {
         let now = self.env.now();
         let is_directory = new.kind == FileKind::Directory;
         let inode = Inode {
-            no: self.catalog.get().new_inode(),
-            kind: new.kind,
             mode: mode & 0o7777,
-            flags: catalog::FileFlags::NONE,
             uid: new.uid,
             gid,
             nlink,
             size: new.target.len() as u64,
-            blocks: 0,
             rdev: if matches!(new.kind, FileKind::CharDevice | FileKind::BlockDevice) {
                 new.rdev
             } else {
                 0
             },
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
             parent: if is_directory { parent } else { InodeNo(0) },
             has_xattrs: !inherited.xattrs.is_empty(),
             target: new.target.clone(),
+            ..Inode::new(self.catalog.get().new_inode(), new.kind, now)
         };
         Ok((inode, inherited.xattrs))
     }
