@@ -45,3 +45,12 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) {
         }
     }
 }
+
+/// The room's structure and every unit of its files are as they should be.
+pub(crate) fn sound(room: &Room) {
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    assert!(
+        report.findings.is_empty() && report.lost.is_empty(),
+        "{report:?}"
+    );
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use room::{Error, Room};
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::options;
+use crate::made::{options, two_machines};
 use crate::room::{make, open_read_only, reopen};
 use crate::store::{Store, list, remove};
 
@@ -65,11 +65,8 @@ impl Reader {
 #[test]
 fn a_reader_beside_a_busy_writer_never_sees_a_mixture() {
     const ROUNDS: u64 = 60;
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     let (_, room) = make(&store, here.path(), often());
     write_both(&room, 0);
     let mut reader = Reader::new(&store, there.path());
@@ -124,11 +121,8 @@ fn a_reader_follows_from_one_writer_to_the_next() {
 
 #[test]
 fn nothing_new_costs_one_request() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     let (_, room) = make(&store, here.path(), options());
     write_both(&room, 1);
     let mut reader = Reader::new(&store, there.path());
@@ -151,11 +145,8 @@ fn nothing_new_costs_one_request() {
 /// All commits behind the one it shows are gone from the store: they are in checkpoints.
 #[test]
 fn a_reader_that_slept_finds_the_newest_moment() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     let mut quick = often();
     quick.grace = Duration::ZERO;
     let (storage, room) = make(&store, here.path(), quick);
@@ -171,11 +162,8 @@ fn a_reader_that_slept_finds_the_newest_moment() {
 
 #[test]
 fn a_store_that_went_back_is_noticed() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     if store.has_log() {
         // A log elsewhere does not go back with the store.
         return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use room::{Credential, Error, FileSystem, NewCredential, NewRoom, OpenOptions, Room};
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::{create, noise, open, options, quick, short};
+use crate::made::{create, noise, open, options, quick, short, two_machines};
 use crate::store::{Store, contents, overwrite};
 
 const KEY: [u8; 32] = [7; 32];
@@ -60,11 +60,8 @@ fn put(room: &Room, path: &str, bytes: &[u8]) -> room::Result<()> {
 
 #[test]
 fn a_room_goes_on_elsewhere_after_its_writer_died() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     let (storage, room) = make(&store, here.path(), options());
     let big = noise(1, 5 << 20);
     put(&room, "/big", &big).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use storage::testing::contract;
 use storage::{OpenMode, Storage};
 
-use crate::made::{create, noise, open, options, quick, read, write};
+use crate::made::{create, noise, open, options, quick, read, two_machines, write};
 use crate::store::{Store, list, overwrite};
 
 #[test]
@@ -21,11 +21,8 @@ fn a_bucket_keeps_the_contract_of_storages() {
 
 #[test]
 fn what_was_synced_is_there_after_the_writer_died_and_on_another_machine() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     let storage = create(&store, here.path(), options()).unwrap();
     storage.create_dir("segments").unwrap();
     let big = noise(1, 40 << 20);
@@ -407,11 +404,8 @@ fn a_removed_file_can_be_read_as_long_as_it_is_open() {
 
 #[test]
 fn a_reader_sees_one_moment_and_disturbs_nobody() {
-    let (store, here, there) = (
-        Store::new(),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
+    let store = Store::new();
+    let [here, there] = two_machines();
     let storage = create(&store, here.path(), options()).unwrap();
     write(&storage, "f", b"first").unwrap();
     let mut reading = options();
