@@ -1,27 +1,24 @@
 //! What passes between C and this library.
 
+#![allow(non_camel_case_types, reason = "the names are C's")]
+
 use std::ffi::{c_char, c_void};
 
 use embed::{FileKind, Inode, RoomSpace, Timestamp};
 
 /// An open room. A number: 0 is none.
-#[allow(non_camel_case_types)]
 pub type strongroom_room = u64;
 /// An open file. A number: 0 is none.
-#[allow(non_camel_case_types)]
 pub type strongroom_file = u64;
 /// An open listing of a directory. A number: 0 is none.
-#[allow(non_camel_case_types)]
 pub type strongroom_dir = u64;
 
 /// An open comparison of two moments. A number: 0 is none.
-#[allow(non_camel_case_types)]
 pub type strongroom_diff = u64;
 
 /// What kind of secret a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-#[allow(non_camel_case_types)]
 pub enum strongroom_key_kind {
     /// A passphrase: at least one byte, taken byte for byte.
     STRONGROOM_KEY_PASSPHRASE = 1,
@@ -34,7 +31,6 @@ pub enum strongroom_key_kind {
 /// A passphrase or key. The library keeps no pointer to it; wipe it when you need it no more.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_key {
     /// One of `strongroom_key_kind`.
     pub kind: i32,
@@ -47,7 +43,6 @@ pub struct strongroom_key {
 /// How to make and open a room. Fill it by `strongroom_options_init`, then change what you want.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_options {
     /// `sizeof(strongroom_options)`, by which the library knows the header that you were compiled with.
     pub size: usize,
@@ -73,7 +68,6 @@ pub struct strongroom_options {
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_time {
     /// Seconds since 1970, negative before.
     pub secs: i64,
@@ -84,7 +78,6 @@ pub struct strongroom_time {
 /// What kind of file something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-#[allow(non_camel_case_types)]
 pub enum strongroom_file_kind {
     /// A regular file.
     STRONGROOM_FILE_REGULAR = 1,
@@ -105,7 +98,6 @@ pub enum strongroom_file_kind {
 /// Attributes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_stat {
     /// Inode number, never used again.
     pub inode: u64,
@@ -138,7 +130,6 @@ pub struct strongroom_stat {
 /// Space of a room and of what holds it, in bytes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_space {
     /// Of the storage below.
     pub total: u64,
@@ -157,7 +148,6 @@ pub struct strongroom_space {
 /// Facts about a room.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_info {
     /// Identity.
     pub id: [u8; 16],
@@ -182,7 +172,6 @@ pub struct strongroom_info {
 /// A key slot.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_slot {
     /// Its number, 0 to 31.
     pub id: u32,
@@ -197,7 +186,6 @@ pub struct strongroom_slot {
 /// One name of a directory.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_entry {
     /// Attributes of what it leads to; of a symbolic link its own.
     pub stat: strongroom_stat,
@@ -208,7 +196,6 @@ pub struct strongroom_entry {
 /// A snapshot.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_snapshot {
     /// Rises with each snapshot, from 1, and is never used again.
     pub number: u64,
@@ -225,7 +212,6 @@ pub struct strongroom_snapshot {
 /// How many automatic snapshots a room keeps. The newest of an hour, day or week is kept; only those that have one count.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_snapshot_policy {
     /// `sizeof(strongroom_snapshot_policy)`, by which the library knows the header that you were compiled with.
     pub size: usize,
@@ -242,7 +228,6 @@ pub struct strongroom_snapshot_policy {
 /// What applying a policy did.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_policy_report {
     /// Number of the automatic snapshot that was due and created; 0: none was.
     pub created: u64,
@@ -255,7 +240,6 @@ pub struct strongroom_policy_report {
 /// What became of a file between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-#[allow(non_camel_case_types)]
 pub enum strongroom_change_kind {
     /// The path is new.
     STRONGROOM_CHANGE_ADDED = 1,
@@ -272,7 +256,6 @@ pub enum strongroom_change_kind {
 /// One difference between two moments.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct strongroom_change {
     /// Its path, ended with NUL; the later one, if there is a later one.
     pub path: *const c_char,

@@ -1,5 +1,7 @@
 //! Files and names, by path: the calls of FUSE.
 
+#![allow(non_camel_case_types, reason = "the names are C's")]
+
 use std::ffi::{OsStr, c_char, c_int, c_ulong, c_void};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +17,6 @@ use crate::sqlfs_t;
 /// FUSE's record of an open file, as version 2.6 had it. Of it libsqlfs's programs use `flags`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct fuse_file_info {
     /// As of open(2).
     pub flags: c_int,
@@ -30,7 +31,6 @@ pub struct fuse_file_info {
 }
 
 /// FUSE's function for one name of a directory.
-#[allow(non_camel_case_types)]
 pub type fuse_fill_dir_t =
     Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const stat, off_t) -> c_int>;
 

@@ -1,5 +1,7 @@
 //! The level below FUSE's: values and attributes of keys, which are paths.
 
+#![allow(non_camel_case_types, reason = "the names are C's")]
+
 use std::ffi::{CStr, c_char, c_int};
 
 use embed::{Error, FileKind, Kind, OpenMode, Result, RoomError, SetAttr, SetTime, Timestamp};
@@ -13,7 +15,6 @@ use crate::sqlfs_t;
 /// Content. `data` is freed by `clean_value`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct key_value {
     /// The bytes.
     pub data: *mut c_char,
@@ -24,7 +25,6 @@ pub struct key_value {
 /// Attributes. The texts are freed by `clean_attr`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(non_camel_case_types)]
 pub struct key_attr {
     /// The path.
     pub path: *mut c_char,
