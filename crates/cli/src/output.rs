@@ -52,6 +52,14 @@ pub fn note(global: &Global, text: impl AsRef<str>) {
     }
 }
 
+/// Reports what was done: an object with `--json`, a note else.
+pub fn done(global: &Global, value: Value, text: impl AsRef<str>) {
+    match global.json {
+        true => json_line(&value),
+        false => note(global, text),
+    }
+}
+
 /// Reports a failure.
 pub fn report(error: &Error, global: &Global) {
     if error.is_reported() {

@@ -18,7 +18,7 @@ pub use crate::size::bytes;
 
 /// Writing results, notes and failures.
 pub mod output {
-    pub use crate::output::{bytes, json_line, line, note, report};
+    pub use crate::output::{bytes, done, json_line, line, note, report};
 }
 
 /// Manual pages, one for each command.

@@ -69,17 +69,14 @@ fn backup(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result<
     access.close()?;
     let header = unhex(&header)?;
     storage::write_new_private(file, &header).map_err(|e| Error::host(file, e))?;
-    if global.json {
-        output::json_line(&json!({"file": file.to_string_lossy(), "bytes": header.len()}));
-    } else {
-        output::note(
-            global,
-            format!(
-                "Wrote the header to {}; keep it apart from the room.",
-                file.display()
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"file": file.to_string_lossy(), "bytes": header.len()}),
+        format!(
+            "Wrote the header to {}; keep it apart from the room.",
+            file.display()
+        ),
+    );
     Ok(())
 }
 
@@ -113,11 +110,11 @@ fn restore(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result
         )),
         other => Error::room(room, other),
     })?;
-    if global.json {
-        output::json_line(&json!({"restored": room.to_string_lossy()}));
-    } else {
-        output::note(global, "Both copies of the header were restored.");
-    }
+    output::done(
+        global,
+        json!({"restored": room.to_string_lossy()}),
+        "Both copies of the header were restored.",
+    );
     Ok(())
 }
 

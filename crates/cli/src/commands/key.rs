@@ -137,18 +137,15 @@ fn with_new(
 }
 
 fn reported(room: &Path, slot: u32, what: &str, global: &Global) {
-    if global.json {
-        output::json_line(&json!({"slot": slot, "done": what}));
-    } else {
-        output::note(
-            global,
-            format!(
-                "Key slot {slot} {what}. Backups of the header made before keep the old keys: make a new one with \
-                 `strongroom header backup {} FILE`, and destroy the old.",
-                output::quoted(room)
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"slot": slot, "done": what}),
+        format!(
+            "Key slot {slot} {what}. Backups of the header made before keep the old keys: make a new one with \
+             `strongroom header backup {} FILE`, and destroy the old.",
+            output::quoted(room)
+        ),
+    );
 }
 
 fn list(room: &Path, open: &OpenArgs, global: &Global) -> Result<()> {

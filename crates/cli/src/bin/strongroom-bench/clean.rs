@@ -34,11 +34,11 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let done = run_file::clean(&dir, &in_room).map_err(failed)?;
     for Cleaned { path, said, left } in &done {
-        if global.json {
-            output::json_line(&json!({"path": path.to_string_lossy(), "said": said, "left": left}));
-        } else {
-            output::note(global, format!("{}: {said}", path.display()));
-        }
+        output::done(
+            global,
+            json!({"path": path.to_string_lossy(), "said": said, "left": left}),
+            format!("{}: {said}", path.display()),
+        );
     }
     if done.is_empty() && !global.json {
         output::note(global, "nothing was left by any benchmark");

@@ -58,17 +58,14 @@ fn init(args: &Init, global: &Global) -> Result<()> {
     let key = AuditLog::create(&args.dir).map_err(|e| Error::host(&args.dir, e))?;
     file.keep(key.to_text().as_bytes()).map_err(of_file)?;
     let (dir, key) = (args.dir.display(), args.key_out.display());
-    if global.json {
-        output::json_line(&json!({"log": dir.to_string(), "key": key.to_string()}));
-    } else {
-        output::note(
-            global,
-            format!(
-                "The log is in {dir}; write it with:  strongroom metadata serve --audit {}\n\
-                 The key is in {key}. Move it to another machine: anyone with it can write the log again.",
-                output::quoted(&args.dir)
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"log": dir.to_string(), "key": key.to_string()}),
+        format!(
+            "The log is in {dir}; write it with:  strongroom metadata serve --audit {}\n\
+             The key is in {key}. Move it to another machine: anyone with it can write the log again.",
+            output::quoted(&args.dir)
+        ),
+    );
     Ok(())
 }

@@ -130,23 +130,20 @@ fn take(args: &Args, files: &Files, global: &Global) -> Result<()> {
             return Err(e);
         }
     };
-    if global.json {
-        output::json_line(&json!({
+    output::done(
+        global,
+        json!({
             "moment": report.moment.to_string(),
             "bytes": report.bytes,
             "whole": report.whole,
-        }));
-    } else {
-        output::note(
-            global,
-            format!(
-                "Received {}: {} is moment {}.",
-                output::size(report.bytes),
-                files.name().display(),
-                report.moment
-            ),
-        );
-    }
+        }),
+        format!(
+            "Received {}: {} is moment {}.",
+            output::size(report.bytes),
+            files.name().display(),
+            report.moment
+        ),
+    );
     Ok(())
 }
 

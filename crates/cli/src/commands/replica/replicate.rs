@@ -110,25 +110,22 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         target.apply(given, args.open.options(Intent::Change))?;
     }
     let Done { request, sent, .. } = done;
-    if global.json {
-        output::json_line(&json!({
+    output::done(
+        global,
+        json!({
             "snapshot": request.to,
             "since": request.since,
             "moment": sent.moment,
             "sent": sent.sent,
             "data": sent.data,
-        }));
-    } else {
-        output::note(
-            global,
-            format!(
-                "Replicated {} to {}: {} sent.",
-                room_name(&args.room).display(),
-                target.name().display(),
-                output::size(sent.sent)
-            ),
-        );
-    }
+        }),
+        format!(
+            "Replicated {} to {}: {} sent.",
+            room_name(&args.room).display(),
+            target.name().display(),
+            output::size(sent.sent)
+        ),
+    );
     Ok(())
 }
 

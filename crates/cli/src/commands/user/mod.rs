@@ -178,21 +178,16 @@ fn renew(args: &Renew, global: &Global) -> Result<()> {
         overlap_s: overlap.as_secs(),
     };
     keep_identity(&args.room, &args.open, request, &args.out)?;
-    if global.json {
-        output::json_line(
-            &json!({"user": args.name, "identity": args.out.to_string_lossy(), "overlap": overlap.as_secs()}),
-        );
-    } else {
-        output::note(
-            global,
-            format!(
-                "A new key of {} is in {}: anyone with it is {}.",
-                args.name,
-                args.out.display(),
-                args.name
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"user": args.name, "identity": args.out.to_string_lossy(), "overlap": overlap.as_secs()}),
+        format!(
+            "A new key of {} is in {}: anyone with it is {}.",
+            args.name,
+            args.out.display(),
+            args.name
+        ),
+    );
     Ok(())
 }
 
@@ -215,24 +210,19 @@ fn add_admin(args: &Add, global: &Global) -> Result<()> {
         Request::AddAdmin { name },
         &args.out,
     )?;
-    if global.json {
-        output::json_line(
-            &json!({"user": args.name, "admin": true, "identity": args.out.to_string_lossy()}),
-        );
-    } else {
-        output::note(
-            global,
-            format!(
-                "{} administers {}. The key is in {}: anyone with it is {}.\n\
-                 Use it with:  strongroom disk list strongroom://HOST:PORT/ --identity {}",
-                args.name,
-                args.room.display(),
-                args.out.display(),
-                args.name,
-                output::quoted(&args.out)
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"user": args.name, "admin": true, "identity": args.out.to_string_lossy()}),
+        format!(
+            "{} administers {}. The key is in {}: anyone with it is {}.\n\
+             Use it with:  strongroom disk list strongroom://HOST:PORT/ --identity {}",
+            args.name,
+            args.room.display(),
+            args.out.display(),
+            args.name,
+            output::quoted(&args.out)
+        ),
+    );
     Ok(())
 }
 
@@ -258,24 +248,19 @@ fn add(args: &Add, global: &Global) -> Result<()> {
         gids: gids.clone(),
     };
     keep_identity(&args.room, &args.open, request, &args.out)?;
-    if global.json {
-        output::json_line(
-            &json!({"user": args.name, "uid": uid, "gids": gids, "identity": args.out.to_string_lossy()}),
-        );
-    } else {
-        output::note(
-            global,
-            format!(
-                "{} may use {} as user {uid}. The key is in {}: anyone with it is {}.\n\
-                 Mount with:  strongroom mount strongroom://HOST:PORT/ MOUNTPOINT --identity {}",
-                args.name,
-                args.room.display(),
-                args.out.display(),
-                args.name,
-                output::quoted(&args.out)
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"user": args.name, "uid": uid, "gids": gids, "identity": args.out.to_string_lossy()}),
+        format!(
+            "{} may use {} as user {uid}. The key is in {}: anyone with it is {}.\n\
+             Mount with:  strongroom mount strongroom://HOST:PORT/ MOUNTPOINT --identity {}",
+            args.name,
+            args.room.display(),
+            args.out.display(),
+            args.name,
+            output::quoted(&args.out)
+        ),
+    );
     Ok(())
 }
 

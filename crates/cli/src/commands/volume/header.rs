@@ -77,17 +77,14 @@ fn backup(image: &Path, file: &Path, global: &Global) -> Result<()> {
     let device = open_device(image, Access::ReadOnly)?;
     let bytes = luks::backup_header(&device).map_err(|e| luks_said(image, e))?;
     storage::write_new_private(file, &bytes).map_err(|e| Error::host(file, e))?;
-    if global.json {
-        output::json_line(&json!({"file": file.to_string_lossy(), "bytes": bytes.len()}));
-    } else {
-        output::note(
-            global,
-            format!(
-                "Wrote the header to {}; keep it apart from the volume.",
-                file.display()
-            ),
-        );
-    }
+    output::done(
+        global,
+        json!({"file": file.to_string_lossy(), "bytes": bytes.len()}),
+        format!(
+            "Wrote the header to {}; keep it apart from the volume.",
+            file.display()
+        ),
+    );
     Ok(())
 }
 
@@ -111,13 +108,10 @@ fn restore(image: &Path, file: &Path, force: bool, global: &Global) -> Result<()
     })?;
     let device = open_device(image, Access::ReadWriteBesideSystem)?;
     let luks = luks::restore_header(&device, &bytes, force).map_err(|e| luks_said(image, e))?;
-    if global.json {
-        output::json_line(&json!({"restored": image.to_string_lossy(), "uuid": luks.uuid()}));
-    } else {
-        output::note(
-            global,
-            format!("The header of {} was restored.", luks.uuid()),
-        );
-    }
+    output::done(
+        global,
+        json!({"restored": image.to_string_lossy(), "uuid": luks.uuid()}),
+        format!("The header of {} was restored.", luks.uuid()),
+    );
     Ok(())
 }

@@ -158,9 +158,5 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 }
 
 fn done(global: &Global, slot: u8, words: &str) {
-    if global.json {
-        output::json_line(&json!({ "slot": slot }));
-    } else {
-        output::note(global, words);
-    }
+    output::done(global, json!({ "slot": slot }), words);
 }

@@ -104,21 +104,18 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     if !ended {
         return Err(interrupted());
     }
-    if global.json {
-        output::json_line(&json!({
+    output::done(
+        global,
+        json!({
             "image": args.image.image.to_string_lossy(),
             "bytes": total,
             "resumed": resumed,
-        }));
-    } else {
-        output::note(
-            global,
-            format!(
-                "{} are under a new key; backups of the old header open nothing any more.",
-                output::size(total)
-            ),
-        );
-    }
+        }),
+        format!(
+            "{} are under a new key; backups of the old header open nothing any more.",
+            output::size(total)
+        ),
+    );
     Ok(())
 }
 

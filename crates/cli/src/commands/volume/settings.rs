@@ -53,19 +53,14 @@ pub(crate) fn resize(args: &ResizeArgs, global: &Global) -> Result<()> {
     let (mut luks, data) = args.image.luks(Access::ReadWriteBesideSystem)?;
     luks.resize(data.as_deref(), args.size)
         .map_err(|e| luks_said(path, e))?;
-    if global.json {
-        output::json_line(
-            &json!({"image": args.image.image.to_string_lossy(), "bytes": args.size}),
-        );
-    } else {
-        output::note(
-            global,
-            match args.size {
-                Some(size) => format!("The contents have {} now.", output::size(size)),
-                None => "The contents are all that the image has.".to_owned(),
-            },
-        );
-    }
+    output::done(
+        global,
+        json!({"image": args.image.image.to_string_lossy(), "bytes": args.size}),
+        match args.size {
+            Some(size) => format!("The contents have {} now.", output::size(size)),
+            None => "The contents are all that the image has.".to_owned(),
+        },
+    );
     Ok(())
 }
 
@@ -88,13 +83,10 @@ pub(crate) fn convert(args: &ConvertArgs, global: &Global) -> Result<()> {
     let slot = luks
         .convert_kdf(slot, &passphrase, &kdf, &limits)
         .map_err(said)?;
-    if global.json {
-        output::json_line(&json!({ "slot": slot }));
-    } else {
-        output::note(
-            global,
-            format!("Key slot {slot} has new key derivation settings."),
-        );
-    }
+    output::done(
+        global,
+        json!({ "slot": slot }),
+        format!("Key slot {slot} has new key derivation settings."),
+    );
     Ok(())
 }
