@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use crate::tree::{FileId, Meta, Result, Tree};
+use crate::tree::{FileId, Meta, Tree};
 
 /// What was made.
 #[derive(Debug, Default)]
@@ -31,12 +31,13 @@ fn in_small_letters(place: &Path) -> PathBuf {
 
 impl Made {
     /// A file was created.
-    pub(super) fn note(&mut self, tree: &dyn Tree, place: &Path) -> Result<()> {
-        self.files.insert(tree.stat(place, false)?.id);
+    pub(super) fn note(&mut self, tree: &dyn Tree, place: &Path) {
+        // Somebody may have removed it again: then nothing of it can be replaced.
+        self.files
+            .extend(tree.stat(place, false).ok().map(|meta| meta.id));
         self.places
             .entry(in_small_letters(place))
             .or_insert_with(|| place.to_owned());
-        Ok(())
     }
 
     /// Whether what is at a place is one of these.

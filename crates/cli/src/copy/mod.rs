@@ -250,7 +250,7 @@ impl<'a> Copier<'a> {
             self.links.insert(copied.id, to.to_owned());
         }
         if let Some(made) = &mut self.made {
-            made.note(self.to, to)?;
+            made.note(self.to, to);
         }
         if let Some(moved) = &mut self.moved {
             moved.note(&copied);
