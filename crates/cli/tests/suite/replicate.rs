@@ -47,23 +47,31 @@ fn a_room_is_replicated_again_and_again_and_promoted_at_last() {
     assert_eq!(s.with_pass(["ls", "room"]), "later\n");
 }
 
+/// What ssh does, on this host: without anything that opens a room. The search path with it.
+fn with_ssh(s: &Sandbox, command: &str) -> String {
+    let ssh = s.path("bin/ssh");
+    std::fs::create_dir(s.path("bin")).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -- ] || exit 9\n[ \"$2\" = backup ] || exit 8\nunset STRONGROOM_PASSPHRASE\n{command}\n"
+    );
+    std::fs::write(&ssh, script).unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{path}", s.path("bin").display())
+}
+
+/// The room's snapshots that are in common with replicas.
+fn in_common(s: &Sandbox) -> Vec<String> {
+    let list = s.with_pass(["snapshot", "list", "room"]);
+    let words = list.split_whitespace();
+    let names = words.filter(|word| word.starts_with("replicate-"));
+    names.map(str::to_owned).collect()
+}
+
 #[test]
 fn another_host_receives_without_a_key() {
     let s = with_file(200_000);
-    // What ssh does, on this host: without anything that opens a room.
-    let ssh = s.path("bin/ssh");
-    std::fs::create_dir(s.path("bin")).unwrap();
-    std::fs::write(
-        &ssh,
-        "#!/bin/sh\n[ \"$1\" = -- ] || exit 9\n[ \"$2\" = backup ] || exit 8\nexec env -u STRONGROOM_PASSPHRASE sh -c \"$3\"\n",
-    )
-    .unwrap();
-    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!(
-        "{}:{}",
-        s.path("bin").display(),
-        std::env::var("PATH").unwrap_or_default()
-    );
+    let path = with_ssh(&s, "sh -c \"$3\"");
     let place = format!("ssh://backup{}", s.path("it's a copy").display());
     for name in ["one", "two"] {
         s.with_pass(["cp", "pass", &format!("room:/{name}")]);
@@ -85,6 +93,61 @@ fn another_host_receives_without_a_key() {
     }
     assert_eq!(s.with_pass(["ls", "it's a copy"]), "f\none\ntwo\n");
     s.with_pass(["check", "--read-data", "it's a copy"]);
+}
+
+/// What failed: each run left a snapshot behind, for as long as none was completed.
+#[test]
+fn a_replication_that_brings_nothing_leaves_no_snapshot() {
+    let s = with_file(3_000_000);
+    let no_receiver = "case \"$3\" in *--status*) exec sh -c \"$3\";; esac; exit 1";
+    let path = with_ssh(&s, no_receiver);
+    let place = format!("ssh://backup{}", s.path("copy").display());
+    let program = common::program().display().to_string();
+    let pass = ["--passphrase-file", "pass", "--remote-command", &program];
+    for _ in 0..2 {
+        let mut command = s.command(["replicate", "room", &place].iter().chain(&pass));
+        let ran = command.env("PATH", &path).output().unwrap();
+        assert_eq!(ran.status.code(), Some(1));
+    }
+    assert_eq!(in_common(&s), [""; 0]);
+}
+
+/// What failed: the digests of the two spellings are different, and the snapshot of the first stayed for ever.
+#[test]
+fn a_place_with_a_slash_at_its_end_is_the_same() {
+    let s = with_file(100_000);
+    for place in ["copy", "copy/", "./copy//"] {
+        s.with_pass(["replicate", "room", place]);
+        assert_eq!(in_common(&s).len(), 1, "{place}");
+    }
+}
+
+/// What failed: the one that ended first deleted the snapshot of the later one, which the replica then had in common with nothing.
+#[test]
+fn a_replication_leaves_the_snapshot_of_a_later_one_alone() {
+    let s = with_file(100_000);
+    let place = format!("ssh://backup{}", s.path("copy").display());
+    let program = common::program().display().to_string();
+    let later = format!(
+        "case \"$3\" in *--status*) ;; *) {program} --quiet snapshot create room \"$LATER\" || exit 7;; esac; exec sh -c \"$3\""
+    );
+    let path = with_ssh(&s, &later);
+    if !s.mount() {
+        return;
+    }
+    let replicate = |later: &str| {
+        let mut command = s.command(["replicate", "room", &place, "--remote-command", &program]);
+        let ran = command.env("PATH", &path).env("LATER", later).output();
+        let ran = ran.unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    replicate("other");
+    let first = in_common(&s).pop().unwrap();
+    let stem = first.strip_suffix("-1").unwrap();
+    let later = format!("{stem}-9");
+    replicate(&later);
+    assert_eq!(in_common(&s), [format!("{stem}-2"), later]);
+    s.umount();
 }
 
 #[test]

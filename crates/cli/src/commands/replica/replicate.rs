@@ -172,15 +172,20 @@ fn bring(
         // What was sent first has moved since.
         Ok(None) => {
             request.resume = None;
-            transfer(access, args, target, &request, global)?
+            transfer(access, args, target, &request, global)
         }
-        other => other?,
+        other => other,
     };
-    let sent = sent.ok_or_else(unexpected)?;
+    if let Err(e) = &sent
+        && !was_interrupted
+        && e.exit() != Exit::Interrupted
+    {
+        source.discard(&request.to, target);
+    }
+    let sent = sent?.ok_or_else(unexpected)?;
     for name in source.snapshots()? {
-        if name.starts_with(&target.prefix()) && name != request.to {
-            let delete = Request::DeleteSnapshot { name };
-            access.run(&delete, &|_, _| true)?;
+        if is_superseded(&name, &request.to, target) {
+            source.delete(name)?;
         }
     }
     Ok(Done {
@@ -188,6 +193,18 @@ fn bring(
         sent,
         was_interrupted,
     })
+}
+
+/// Whether a snapshot is in common with a target that now has `to`, and no longer needed for that. A later one is of a run that has begun
+/// since.
+fn is_superseded(name: &str, to: &str, target: &Target) -> bool {
+    let prefix = target.prefix();
+    let number = |name: &str| name.strip_prefix(&prefix)?.parse::<u64>().ok();
+    match (number(name), number(to)) {
+        (Some(other), Some(own)) => other < own,
+        (None, Some(_)) => name.starts_with(&target.earlier_prefix()),
+        (_, None) => false,
+    }
 }
 
 /// So long ago.
@@ -260,6 +277,32 @@ impl Source<'_> {
         };
         let name = self.snapshot_of(&unfinished.to)?;
         Ok(name.map(|name| (name, unfinished.token)))
+    }
+
+    fn delete(&self, name: String) -> Result<()> {
+        let delete = Request::DeleteSnapshot { name };
+        self.0.run(&delete, &|_, _| true).map(drop)
+    }
+
+    /// Deletes the snapshot of a run that failed, if the target has nothing of it: no later run would, as long as they fail.
+    fn discard(&self, name: &str, target: &Target) {
+        let is_known = || -> Result<bool> {
+            let status = target.status()?;
+            let unfinished = status.unfinished.map(|unfinished| unfinished.to);
+            for moment in status.moment.into_iter().chain(unfinished) {
+                if self.snapshot_of(&moment)?.as_deref() == Some(name) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        let discarded = is_known().and_then(|known| match known {
+            true => Ok(()),
+            false => self.delete(name.to_owned()),
+        });
+        if let Err(e) = discarded {
+            tracing::info!("the snapshot {name} of a run that failed stays: {e}");
+        }
     }
 
     fn create(&self, prefix: &str) -> Result<String> {

@@ -43,6 +43,11 @@ struct RemoteUnfinished {
     token: String,
 }
 
+fn prefix(name: &[u8]) -> String {
+    let digest = blake3::hash(name).to_hex();
+    format!("replicate-{}-", &digest[..8])
+}
+
 /// A word as a shell takes it.
 fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -60,9 +65,11 @@ impl Target {
                 )));
             }
             let dir = std::path::absolute(target).map_err(|e| Error::host(target, e))?;
+            // Without a slash at its end, which would make another name of it.
+            let dir: PathBuf = dir.components().collect();
             return Ok(Target::Here(Files::open_or_create(&dir)?));
         };
-        match rest.split_once('/') {
+        match rest.trim_end_matches('/').split_once('/') {
             Some((host, dir)) if !host.is_empty() && !host.starts_with('-') && !dir.is_empty() => {
                 Ok(Target::Ssh {
                     host: host.to_owned(),
@@ -86,8 +93,12 @@ impl Target {
 
     /// What the names of its snapshots begin with.
     pub(super) fn prefix(&self) -> String {
-        let digest = blake3::hash(self.name().as_os_str().as_bytes()).to_hex();
-        format!("replicate-{}-", &digest[..8])
+        prefix(self.name().as_os_str().as_bytes())
+    }
+
+    /// What they began with before this version where a slash was typed behind the place.
+    pub(super) fn earlier_prefix(&self) -> String {
+        prefix(&[self.name().as_os_str().as_bytes(), b"/"].concat())
     }
 
     /// What is there.
