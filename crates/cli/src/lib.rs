@@ -16,6 +16,7 @@ mod access;
 mod acls;
 mod args;
 mod ask;
+mod blamed;
 mod broker;
 pub mod bucket;
 mod commands;

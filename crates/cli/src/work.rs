@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use room::{Credential, FileSystem as _, Room, SendRequest, Snapshots as _, restore};
-use storage::Storage;
+use storage::{HostStorage, Storage};
 
+use crate::blamed::{Blame, blamed};
 use crate::broker::Broker;
 use crate::bucket;
 use crate::credentials::Given;
@@ -94,10 +95,13 @@ pub(crate) fn carry_out(
         }
         Request::Backup { target } => {
             let target = path_from_hex(target)?;
-            let report = room
-                .backup(&target, progress)
-                .map_err(|e| backup_failed(dir, &target, e))?;
-            Reply::Backup(backup_reply(report))
+            prepare_backup(dir, &target)?;
+            let storage = HostStorage::open(&target).map_err(|e| Error::host(&target, e))?;
+            let (storage, blame) = blamed(storage);
+            let report = room.backup_through(storage, &target, progress);
+            Reply::Backup(backup_reply(
+                report.map_err(|e| backup_failed(dir, &target, e, &blame))?,
+            ))
         }
         Request::CreateSnapshot { name } => {
             Reply::Snapshot(snapshots::create(dir, room, name.as_deref())?)
@@ -205,8 +209,16 @@ pub(crate) fn needs_plugin(room: &Room, request: &Request) -> bool {
 
 /// Opens the directory of a backup for the process that has the room, and creates it where it is missing.
 pub(crate) fn backup_directory(dir: &Path, target: &Path) -> Result<Broker> {
-    room::prepare_backup(dir, target).map_err(|e| backup_failed(dir, target, e))?;
+    prepare_backup(dir, target)?;
     Broker::of(target).map_err(|e| Error::host(target, e))
+}
+
+fn prepare_backup(dir: &Path, target: &Path) -> Result<()> {
+    room::prepare_backup(dir, target).map_err(|e| match e {
+        // The others say what they are about.
+        room::Error::Io(e) if e.raw_os_error().is_some() => Error::host(target, e),
+        e => backup_failed(dir, target, e, &Blame::default()),
+    })
 }
 
 pub(crate) fn rekey_reply(report: room::RekeyReport) -> RekeyReply {
@@ -228,8 +240,18 @@ pub(crate) fn backup_reply(report: room::BackupReport) -> BackupReply {
     }
 }
 
-/// Why a backup failed: some errors are about its target.
-pub(crate) fn backup_failed(room: &Path, target: &Path, error: room::Error) -> Error {
+/// Why a backup failed: some errors are about its target, to whose storage `blame` belongs.
+pub(crate) fn backup_failed(
+    room: &Path,
+    target: &Path,
+    error: room::Error,
+    blame: &Blame,
+) -> Error {
+    let is_stopped =
+        matches!(&error, room::Error::Io(e) if e.kind() == std::io::ErrorKind::Interrupted);
+    if !is_stopped && let Some(error) = blame.error(target) {
+        return error;
+    }
     match error {
         room::Error::NotEmptyTarget(_) if is_room(target) => Error::failed(format!(
             "{}: is a room, and no backup of this room as `strongroom backup` left it; choose a new directory. To bring a backup back: strongroom restore BACKUP NEW-DIRECTORY",

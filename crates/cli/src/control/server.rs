@@ -12,6 +12,7 @@ use room::{Room, SendRequest};
 use super::{
     Answer, Line, REQUEST_LINE_MAX, Reply, Request, SOCKET, Transport, encode_line, parse_request,
 };
+use crate::blamed::blamed;
 use crate::broker::{self, Brokered};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -290,9 +291,10 @@ fn backup(
     let line = |step| encode_line(&Line::Step(step)).to_vec();
     let storage =
         Brokered::new(stream, line).map_err(|e| Error::failed(format!("control socket: {e}")))?;
+    let (storage, blame) = blamed(storage);
     let stops = || state.stopping.load(Ordering::Relaxed);
     let done = broker::waiting_unless(&stops, stream, || {
-        room.backup_through(Arc::new(storage), &target, progress)
+        room.backup_through(storage, &target, progress)
     });
     match done {
         Ok(report) => Ok(Reply::Backup(work::backup_reply(report))),
@@ -300,7 +302,7 @@ fn backup(
         Err(room::Error::Io(e)) if stops() && e.kind() != ErrorKind::Interrupted => {
             Err(Error::room(&state.dir, closing().into()))
         }
-        Err(e) => Err(work::backup_failed(&state.dir, &target, e)),
+        Err(e) => Err(work::backup_failed(&state.dir, &target, e, &blame)),
     }
 }
 

@@ -95,9 +95,9 @@ fn another_host_receives_without_a_key() {
     s.with_pass(["check", "--read-data", "it's a copy"]);
 }
 
-/// What failed: each run left a snapshot behind, for as long as none was completed.
+/// What failed: each run left a snapshot behind, for as long as none was completed, and its message was "room: Broken pipe".
 #[test]
-fn a_replication_that_brings_nothing_leaves_no_snapshot() {
+fn a_replication_that_brings_nothing_leaves_no_snapshot_and_says_where_it_failed() {
     let s = with_file(3_000_000);
     let no_receiver = "case \"$3\" in *--status*) exec sh -c \"$3\";; esac; exit 1";
     let path = with_ssh(&s, no_receiver);
@@ -108,6 +108,11 @@ fn a_replication_that_brings_nothing_leaves_no_snapshot() {
         let mut command = s.command(["replicate", "room", &place].iter().chain(&pass));
         let ran = command.env("PATH", &path).output().unwrap();
         assert_eq!(ran.status.code(), Some(1));
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(
+            said.contains("backup: the stream was not received") && !said.contains("Broken"),
+            "{said}"
+        );
     }
     assert_eq!(in_common(&s), [""; 0]);
 }
@@ -346,6 +351,28 @@ fn a_replication_says_why_its_mount_sends_no_more() {
     assert_eq!(ended.status.code(), Some(1));
     let said = String::from_utf8(ended.stderr).unwrap();
     assert!(said.contains("the room is being closed"), "{said}");
+}
+
+/// What failed: the room was named, which has space.
+#[test]
+fn a_stream_that_finds_no_space_names_its_target() {
+    let s = with_file(3_000_000);
+    s.with_pass(["snapshot", "create", "room", "monday"]);
+    let send = || {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let pass = ["--passphrase-file", "pass"];
+        let mut command = s.command(["send", "room@monday"].iter().chain(&pass));
+        let sent = command.stdout(full.unwrap()).stderr(Stdio::piped());
+        let sent = sent.spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(sent.status.code(), Some(9), "{sent:?}");
+        let said = String::from_utf8(sent.stderr).unwrap();
+        assert!(said.contains("standard output: no space left"), "{said}");
+    };
+    send();
+    if s.mount() {
+        send();
+        s.umount();
+    }
 }
 
 #[test]

@@ -89,3 +89,36 @@ fn a_room_whose_directory_is_removed_under_the_mount_gives_errors_and_does_not_h
     assert!(!s.is_mounted(), "{}", ran.err);
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
+
+/// What failed: the room was named, or called one on a read-only file system that could be mounted with `-r`.
+#[test]
+fn a_backup_whose_target_fails_names_that() {
+    if !is_root() {
+        return;
+    }
+    let s = Sandbox::with_room();
+    std::fs::write(s.path("f"), noise(6 << 20, 1)).unwrap();
+    s.with_pass(["cp", "f", "room:/f"]);
+    let (at, copy) = (s.path("small"), s.path("small/copy"));
+    let _small = Small::new(&at, 4);
+    let copy = copy.display();
+    let full = format!("{copy}: no space left");
+    let said = s.fails(9, ["backup", "room", "small/copy"]);
+    assert!(said.contains(&full), "{said}");
+    let remounted = |how: &str| {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", how]).arg(&at).status().unwrap().success()
+    };
+    let read_only = format!("{copy}: read-only file system");
+    assert!(remounted("remount,ro"));
+    let said = s.fails(1, ["backup", "room", "small/copy"]);
+    assert!(said.contains(&read_only), "{said}");
+    if s.mount() {
+        let said = s.run(["backup", "room", "small/copy"]);
+        assert!(said.err.contains(&read_only), "{said:?}");
+        assert!(remounted("remount,rw"));
+        let said = s.run(["backup", "room", "small/copy"]);
+        assert!(said.code == 9 && said.err.contains(&full), "{said:?}");
+        s.umount();
+    }
+}

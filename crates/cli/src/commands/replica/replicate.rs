@@ -14,6 +14,7 @@ use super::must_not_be_remote;
 use super::target::Target;
 use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
+use crate::blamed::BlamedWriter;
 use crate::commands::snapshot::Reached;
 use crate::control::client::unexpected;
 use crate::control::{Reply, Request, SentReply};
@@ -330,10 +331,9 @@ fn transfer(
     let bar = Bar::start("replicating", global);
     let progress = |done, total| bar.report(done, total);
     let send = |out: &mut dyn Write| {
-        let mut out = Limited::new(out, args.limit);
-        let sent = access.send(request, &mut out, &progress)?;
-        out.flush().map_err(|e| Error::host(&target.name(), e))?;
-        Ok(sent)
+        let mut out = BlamedWriter::new(out);
+        let sent = access.send(request, &mut Limited::new(&mut out, args.limit), &progress);
+        out.end(sent, &target.name())
     };
     let done = target.receive(&args.open.options(Intent::Change), send);
     bar.end();

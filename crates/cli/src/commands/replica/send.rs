@@ -12,6 +12,7 @@ use serde_json::json;
 use super::must_not_be_remote;
 use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
+use crate::blamed::BlamedWriter;
 use crate::commands::snapshot::Reached;
 use crate::error::{Error, Result};
 use crate::limit::Limited;
@@ -62,19 +63,16 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     let bar = Bar::start("sending", global);
     let progress = |done, total| bar.report(done, total);
+    let write = |out: &mut dyn Write, name: &Path| {
+        let mut out = BlamedWriter::new(out);
+        let sent = access.send(&request, &mut Limited::new(&mut out, args.limit), &progress);
+        out.end(sent, name)
+    };
     let sent = match &args.to {
-        Some(path) => to_file(path, |file| {
-            access.send(&request, &mut Limited::new(file, args.limit), &progress)
-        }),
+        Some(path) => to_file(path, |file| write(file, path)),
         None => {
             let mut out = BufWriter::new(std::io::stdout().lock());
-            let mut out = Limited::new(&mut out, args.limit);
-            let sent = access.send(&request, &mut out, &progress);
-            sent.and_then(|sent| {
-                let flushed = out.flush();
-                flushed.map_err(|e| Error::host(Path::new("standard output"), e))?;
-                Ok(sent)
-            })
+            write(&mut out, Path::new("standard output"))
         }
     };
     bar.end();

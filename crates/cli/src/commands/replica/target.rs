@@ -144,11 +144,12 @@ impl Target {
             // The stream never began.
             (Ok(None), _) => Ok(None),
             (Ok(report), true) => Ok(report),
+            (Err(e), false) if !is_broken_pipe(&e) => Err(e),
             // The other side says why on standard error.
-            (Ok(_), false) => Err(Error::failed(format!(
+            (_, false) => Err(Error::failed(format!(
                 "{host}: the stream was not received"
             ))),
-            (Err(e), _) => Err(e),
+            (Err(e), true) => Err(e),
         }
     }
 

@@ -11,6 +11,7 @@ use metadata_server::server::{MetadataServer, ServerError};
 
 use super::messages::{DiskRow, Reply, Request, Status};
 use super::{LINE_TIME, SOCKET, identity_text, leaving, refused, restores};
+use crate::blamed::blamed;
 use crate::broker::Brokered;
 use crate::control;
 use crate::descriptors::encode_line;
@@ -177,12 +178,13 @@ fn backup(
     let target = path_from_hex(target)?;
     let storage = Brokered::new(stream, |step| encode_line(&Reply::Step(step)).to_vec())
         .map_err(|e| Error::failed(format!("admin socket: {e}")))?;
+    let (storage, blame) = blamed(storage);
     let progress = reporting(stream, asked);
     // The command may be suspended, and the room is to be closed.
     let interrupt = || drop(stream.shutdown(std::net::Shutdown::Read));
-    let report = server.backup(Arc::new(storage), &target, &progress, &interrupt);
+    let report = server.backup(storage, &target, &progress, &interrupt);
     Ok(Reply::Backup(match report {
-        Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e)),
+        Err(ServerError::Room(e)) => return Err(work::backup_failed(room, &target, e, &blame)),
         other => work::backup_reply(other.map_err(|e| refused(room, e))?),
     }))
 }
