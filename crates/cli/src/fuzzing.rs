@@ -76,6 +76,7 @@ fn with_other_secrets(mut request: Request) -> Request {
         | Request::SnapshotOfMoment { .. }
         | Request::Send { .. }
         | Request::AwaitClose {}
+        | Request::Detached {}
         | Request::Unmount {} => (None, None),
     };
     if let Some(with) = with {
@@ -185,6 +186,7 @@ mod tests {
             ("status", Request::Status {}),
             ("slots", Request::Slots {}),
             ("await-close", Request::AwaitClose {}),
+            ("detached", Request::Detached {}),
             ("unmount", Request::Unmount {}),
             (
                 "add-passphrase",
@@ -324,6 +326,7 @@ mod tests {
                     read_only: false,
                     snapshot: Some("monday".into()),
                     snapshots: Some(path_to_hex(".snapshots".as_ref())),
+                    detached: false,
                 },
             ),
             (

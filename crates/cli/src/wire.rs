@@ -156,6 +156,8 @@ pub enum Request {
     AwaitClose {},
     /// Unmounts the room.
     Unmount {},
+    /// Notes that the mount was taken out of sight while files are open in it.
+    Detached {},
 }
 
 /// A line from the process that holds the room.
@@ -217,6 +219,9 @@ pub enum Reply {
         /// Name of the directory with the snapshots in the mount, in hexadecimal; `None`: there is none.
         #[serde(default)]
         snapshots: Option<String>,
+        /// The mount was taken out of sight: it ends when the files that are open in it are closed.
+        #[serde(default)]
+        detached: bool,
     },
     /// Facts.
     Info(InfoReply),

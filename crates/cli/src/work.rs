@@ -39,6 +39,7 @@ pub(crate) fn carry_out(
         Request::Status {}
         | Request::AwaitClose {}
         | Request::Unmount {}
+        | Request::Detached {}
         | Request::Send { .. } => {
             return Err(Error::said(
                 Exit::NotMounted,

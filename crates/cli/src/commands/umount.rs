@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use mount::Detach;
 use serde_json::json;
 
 use crate::args::Global;
 use crate::error::Result;
 use crate::mounting::target::Target;
 use crate::output;
-use crate::unmount;
 
 /// Unmount a room: commits everything, then waits for the serving process to end
 #[derive(Debug, clap::Args)]
@@ -27,8 +25,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let target = Target::find(&args.mountpoint)?;
     if args.lazy {
-        target.sync_room()?;
-        unmount::unmount(target.mountpoint(), Detach::Lazily)?;
+        target.detach()?;
     } else {
         target.end(Target::unmount)?;
     }

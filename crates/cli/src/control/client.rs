@@ -35,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) snapshot: Option<String>,
     /// Name of the directory with the snapshots in the mount, if it has one.
     pub(crate) snapshots: Option<PathBuf>,
+    /// Whether the mount was taken out of sight while files were open in it.
+    pub(crate) detached: bool,
 }
 
 /// How long the serving process may take to say who it is.
@@ -67,6 +69,7 @@ impl Client {
                 transport,
                 snapshot,
                 snapshots,
+                detached,
             } => Ok(Some(Client {
                 room: dir.to_owned(),
                 pid,
@@ -75,6 +78,7 @@ impl Client {
                 transport,
                 snapshot,
                 snapshots: snapshots.as_deref().map(name_from_hex).transpose()?,
+                detached,
             })),
             _ => Err(unexpected()),
         }

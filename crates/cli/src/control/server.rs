@@ -88,6 +88,8 @@ struct State {
     mount: Mount,
     room: RoomNow,
     clients: AtomicUsize,
+    /// Set when a client has taken the mount out of sight.
+    detached: AtomicBool,
     /// Set when the room is about to be closed.
     stopping: AtomicBool,
     /// How closing the room ended, once it has.
@@ -113,6 +115,7 @@ impl Server {
             mount,
             room,
             clients: AtomicUsize::new(0),
+            detached: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             closed: Mutex::new(None),
             closing: Condvar::new(),
@@ -229,7 +232,12 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             transport: state.transport.get().copied(),
             snapshot: state.mount.snapshot.clone(),
             snapshots: state.mount.snapshots.as_deref().map(path_to_hex),
+            detached: state.detached.load(Ordering::Relaxed),
         }),
+        Request::Detached {} => {
+            state.detached.store(true, Ordering::Relaxed);
+            Answer::Done(Reply::Nothing)
+        }
         Request::AwaitClose {} => {
             // Who waits unmounts as soon as this is heard: a process that ends answers nobody whom it did not take up.
             let mut first = stream;

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounts::{self, Mount};
 
-/// How long a process that still answers may take to notice that its mount is gone. A mount that was removed lazily
+/// How long a process that still answers may take to notice that its mount is gone. A mount that umount(8) removed lazily
 /// looks the same for as long as files are open in it.
 const NOTICING: Duration = Duration::from_secs(10);
 /// How long the closing of a room is waited for.
@@ -34,7 +34,9 @@ pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
             {
                 return Ok(Some(client));
             }
-            Some(client) if begun.elapsed() > NOTICING => return Ok(Some(client)),
+            Some(client) if client.detached || begun.elapsed() > NOTICING => {
+                return Ok(Some(client));
+            }
             Some(client) => client.pid,
             None => match closing(dir) {
                 Some(pid) if begun.elapsed() <= CLOSING => pid,

@@ -128,6 +128,17 @@ impl Target {
         Ok(Ending::ByTheKernel)
     }
 
+    /// Takes it out of sight. It ends when it is no longer in use.
+    pub(crate) fn detach(&self) -> Result<()> {
+        self.sync_room()?;
+        unmount::unmount(self.mountpoint(), Detach::Lazily)?;
+        if let Some(client) = &self.client {
+            // Commands then do not wait for its end. It may have ended.
+            let _ = client.run(&Request::Detached {}, &|_, _| true);
+        }
+        Ok(())
+    }
+
     /// Unmounts by `unmount`, and waits until the room is closed and its process has ended.
     pub(crate) fn end(&self, unmount: impl FnOnce(&Target) -> Result<Ending>) -> Result<()> {
         let Some(client) = &self.client else {

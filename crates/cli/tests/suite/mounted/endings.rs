@@ -84,6 +84,8 @@ fn a_busy_mount_is_not_unmounted_except_lazily() {
             err.contains(&why) && err.contains("files were open"),
             "{args:?}: {err}"
         );
+        // And each command waited ten seconds for that.
+        assert!(!err.contains("waiting for process"), "{args:?}: {err}");
     }
     file.write_all(b"after").unwrap();
     drop(file);
