@@ -60,6 +60,11 @@ pub enum RestoreRefusal {
     /// There is no header on the device that could be compared.
     #[error("the device has no LUKS header; restore the backup by force if you are sure")]
     NoHeader,
+    /// The device's header cannot be compared.
+    #[error(
+        "the device's header cannot be read ({0}), so nobody knows whether the backup is of it; restore it by force if you are sure"
+    )]
+    Unreadable(String),
     /// The bytes are too few.
     #[error("the backup is cut short: {have} bytes of {need}")]
     Short {
@@ -136,7 +141,7 @@ pub fn read_backup(backup: &[u8]) -> Result<Luks> {
 
 /// Puts a backup's header and key slots in the place of the device's. `force` does so also for another volume's, for
 /// another key than the volume's, while either requires something (a reencryption has not ended), or where the device has
-/// no header: the data can then be lost.
+/// no header or none that can be read: the data can then be lost.
 ///
 /// # Errors
 /// [`LuksError::Restore`] and those of [`read_backup`], before anything is written.
@@ -152,7 +157,10 @@ pub fn restore_header(device: &Arc<dyn Device>, backup: &[u8], force: bool) -> R
     }
     let now = match Luks::read(Arc::clone(device)) {
         Ok(now) => Some(now),
-        Err(error @ LuksError::Io { .. }) => return Err(error),
+        // By force it is written over, which is what repairs a sector.
+        Err(LuksError::Io { source, .. }) if !force => {
+            return Err(RestoreRefusal::Unreadable(source.to_string()).into());
+        }
         Err(_) => None,
     };
     if !force {

@@ -40,7 +40,8 @@ enum Command {
         image: PathBuf,
         /// The backup
         file: PathBuf,
-        /// Restore also a header of another volume or key, during a reencryption, or where there is none; the data can be lost
+        /// Restore also a header of another volume or key, during a reencryption, or where there is none or none that can be read; the
+        /// data can be lost
         #[arg(long)]
         force: bool,
     },
