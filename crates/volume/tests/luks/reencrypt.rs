@@ -17,7 +17,7 @@ const RESUME: &str =
     "reencrypt --resume-only --force-offline-reencrypt --batch-mode --key-file key img";
 
 /// A volume with known contents, whose place for a journal holds a quarter of them.
-fn volume() -> (Arc<dyn Device>, Vec<u8>) {
+pub(crate) fn volume() -> (Arc<dyn Device>, Vec<u8>) {
     let device = memory((1 << 20) + LEN);
     let options = FormatOptions {
         data_offset: Some(1 << 20),
@@ -31,21 +31,21 @@ fn volume() -> (Arc<dyn Device>, Vec<u8>) {
     (device, plain)
 }
 
-fn cheaply() -> ReencryptOptions {
+pub(crate) fn cheaply() -> ReencryptOptions {
     ReencryptOptions {
         kdf: Some(PBKDF2),
         ..ReencryptOptions::default()
     }
 }
 
-fn begin(device: &Arc<dyn Device>, options: &ReencryptOptions) -> luks::Result<Luks> {
+pub(crate) fn begin(device: &Arc<dyn Device>, options: &ReencryptOptions) -> luks::Result<Luks> {
     let mut luks = read(device);
     luks.begin_reencryption(None, &[PASS], options, &Limits::default())?;
     Ok(luks)
 }
 
 /// Goes on, to the end or for some steps.
-fn go_on(luks: &mut Luks, mut steps: usize) -> luks::Result<bool> {
+pub(crate) fn go_on(luks: &mut Luks, mut steps: usize) -> luks::Result<bool> {
     luks.reencrypt(
         None,
         PASS,
