@@ -262,11 +262,37 @@ pub(crate) fn refusal(form: Form, request: &RequestHead, refusal: &Refusal) -> (
     if form == Form::Simple {
         return (Head::simple(request.cookie, errno), Vec::new());
     }
-    let words: Vec<u8> = refusal.words.bytes().take(256).collect();
+    // At most 256 bytes, of whole characters.
+    let mut len = refusal.words.len().min(256);
+    while !refusal.words.is_char_boundary(len) {
+        len -= 1;
+    }
     let mut payload = errno.to_be_bytes().to_vec();
-    // At most 256 bytes.
-    payload.extend_from_slice(&(words.len() as u16).to_be_bytes());
-    payload.extend_from_slice(&words);
+    payload.extend_from_slice(&(len as u16).to_be_bytes());
+    payload.extend_from_slice(&refusal.words.as_bytes()[..len]);
     let head = Head::chunk(form, request, chunk::ERROR, true, payload.len() as u32);
     (head, payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They were cut within a character, and strings of the protocol are UTF-8.
+    #[test]
+    fn long_words_of_a_refusal_end_with_a_whole_character() {
+        let request = RequestHead {
+            flags: 0,
+            command: Command::Read,
+            cookie: 1,
+            offset: 0,
+            len: 1,
+        };
+        let words = format!("x{}", "\u{e4}".repeat(200));
+        let refused = Refusal::new(Errno::Io, &words);
+        let (_, payload) = refusal(Form::Structured, &request, &refused);
+        let sent = std::str::from_utf8(&payload[6..]).unwrap();
+        assert!(words.starts_with(sent) && sent.len() == 255, "{sent}");
+        assert_eq!(payload[4..6], [0, 255]);
+    }
 }
