@@ -262,16 +262,29 @@ impl Cache {
         let _ = fs::remove_file(self.path(key));
     }
 
-    /// Removes an object's chunks.
+    /// Removes an object's chunks. A commit says how large an object is, and a hostile store any number.
     pub(crate) fn forget_object(&self, object: ObjectName, size: u64) {
-        for chunk in 0..size.div_ceil(CHUNK) {
-            if self.has(&(object, chunk)) {
-                self.forget(&(object, chunk));
+        let here: Vec<Key> = {
+            let state = self.state.lock();
+            let chunks = size.div_ceil(CHUNK);
+            match chunks > state.chunks.len() as u64 {
+                true => {
+                    let here = state.chunks.keys().filter(|key| key.0 == object);
+                    here.copied().collect()
+                }
+                false => {
+                    let keys = (0..chunks).map(|chunk| (object, chunk));
+                    keys.filter(|key| state.chunks.contains_key(key)).collect()
+                }
             }
+        };
+        for key in &here {
+            self.forget(key);
         }
     }
 
     /// Whether a chunk is here.
+    #[cfg(test)]
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.state.lock().chunks.contains_key(key)
     }
@@ -401,6 +414,20 @@ mod tests {
         assert_eq!(found(key(1, 0)), Some(100));
         cache.forget(&key(1, 0));
         assert_eq!(found(key(1, 0)), None);
+    }
+
+    /// It looked for each chunk that there could be, for years.
+    #[test]
+    fn an_object_of_any_size_is_forgotten_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 1000).unwrap();
+        cache.add(key(1, 0), &[7; 100]);
+        cache.add(key(2, 0), &[7; 100]);
+        cache.add(key(2, 1), &[7; 100]);
+        cache.forget_object(key(2, 0).0, u64::MAX);
+        assert!(cache.has(&key(1, 0)) && !cache.has(&key(2, 0)) && !cache.has(&key(2, 1)));
+        cache.forget_object(key(1, 0).0, 100);
+        assert_eq!(cache.state.lock().chunks.len(), 0);
     }
 
     #[test]
