@@ -128,9 +128,13 @@ pub(crate) async fn found_by_creation(
     note: &WriterNote,
 ) -> io::Result<(History, bool)> {
     let refused = |place: &str| {
+        let tools = match client.log_address() {
+            Some(_) => "the tools of the store and the log (see docs/bucket.md)",
+            None => "the store's own tool",
+        };
         let why = format!(
             "there is a room or a disk in {place} already, or what is left of one: choose another prefix, or, after a creation that was \
-             killed, remove what is left with the store's own tool"
+             killed, remove what is left with {tools}"
         );
         Err(io::Error::new(ErrorKind::AlreadyExists, why))
     };

@@ -139,7 +139,11 @@ fn a_log_that_has_a_room_of_this_name_gets_no_other() {
     let empty = Store::with_log(None);
     let refused = BucketStorage::create(arc(&empty), "rooms/a", dir.path(), options).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
-    assert!(refused.to_string().contains("in the log"), "{refused}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("in the log") && said.contains("tools of the store and the log"),
+        "{said}"
+    );
 }
 
 /// A standby was promoted that did not have the last commit, and the begin of another machine got its number. The first writer found a commit
