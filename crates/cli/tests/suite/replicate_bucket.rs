@@ -202,6 +202,19 @@ fn a_place_is_taken_over_by_the_command_that_asks_for_it_and_no_later_one() {
     });
 }
 
+/// The log that it named, or did not name, was remembered for the room that was there, which could not be opened any more.
+#[test]
+fn a_creation_at_a_place_that_is_taken_changes_nothing() {
+    beside_a_bucket(|s| {
+        s.with_pass(["replicate", "room", PLACE]);
+        let create = ["create", PLACE];
+        s.fails(1, create);
+        let log = ["--log", "etcd://127.0.0.1:1/x", "--store-timeout", "1"];
+        s.fails(1, create.iter().chain(&log));
+        assert_eq!(s.with_pass(["ls", PLACE]), "");
+    });
+}
+
 #[test]
 fn a_mounted_room_is_replicated_to_a_bucket_and_the_replica_is_mounted() {
     beside_a_bucket(|s| {

@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What the marker is written as before it has its name.
 const MARKER_NEW: &str = "bucket.new";
 
+/// The marker as it was before a creation, which may find that the place is taken.
+const MARKER_BEFORE: &str = "bucket.before";
+
 /// A file that a process holds locked which asks to take the room over, as long as it runs. One that nobody holds asks for nothing: who wrote it
 /// has failed, or wrote nothing.
 const TAKE_OVER: &str = "take-over";
@@ -95,6 +98,13 @@ pub(crate) fn note(
     let timeout = settings.timeout.map(|timeout| timeout.as_secs());
     if let Some(seconds) = timeout.or_else(|| value(&known, "timeout")) {
         lines.push_str(&format!("timeout {seconds}\n"));
+    }
+    let before = dir.join(MARKER_BEFORE);
+    if is_new && !known.is_empty() {
+        fs::write(before, &known).map_err(failed)?;
+    } else {
+        // Of a creation that was killed, or has not ended: this command counts with what is noted now.
+        let _ = fs::remove_file(before);
     }
     if lines != known {
         // A command that is past this reads it at any moment.
@@ -197,6 +207,13 @@ fn at(place: &Place) -> impl Fn(io::Error) -> io::Error {
     move |e| io::Error::new(e.kind(), format!("{place}: {e}"))
 }
 
+/// Creates the storage that a directory represents.
+fn create(dir: &Path) -> io::Result<BucketStorage> {
+    let (place, options) = place_and_options(dir)?;
+    let made = BucketStorage::create(place.store()?, place.prefix(), dir, options);
+    made.map_err(at(&place))
+}
+
 /// Opens the storage that a directory represents.
 fn open(dir: &Path, read_only: bool) -> io::Result<(Place, Arc<BucketStorage>)> {
     let (place, mut options) = place_and_options(dir)?;
@@ -213,9 +230,14 @@ fn open(dir: &Path, read_only: bool) -> io::Result<(Place, Arc<BucketStorage>)> 
 
 impl Buckets for Proxies {
     fn create(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
-        let (place, options) = place_and_options(dir)?;
-        let made = BucketStorage::create(place.store()?, place.prefix(), dir, options);
-        let made = made.map_err(at(&place))?;
+        let made = create(dir);
+        let before = dir.join(MARKER_BEFORE);
+        // What was noted for the room that is there is still right.
+        let _ = match &made {
+            Ok(_) => fs::remove_file(before),
+            Err(_) => fs::rename(before, dir.join(MARKER)),
+        };
+        let made = made?;
         let mut created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
         created.retain(|(known, _)| known != dir);
         created.push((dir.to_owned(), made.id()));
