@@ -226,7 +226,13 @@ fn send(mut stream: &UnixStream, request: &Request) -> Result<()> {
 }
 
 fn broken(error: std::io::Error) -> Error {
-    Error::failed(format!("control socket: {error}"))
+    Error::failed(match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            "the process that serves the mount does not answer: it may be suspended (SIGSTOP)"
+                .into()
+        }
+        _ => format!("control socket: {error}"),
+    })
 }
 
 /// No directory was named to the other side.
@@ -293,6 +299,19 @@ mod tests {
         };
         pending.accepted().unwrap();
         pending.finish(&|_, _| true)
+    }
+
+    /// What failed: of a process that was suspended, a command said "Resource temporarily unavailable".
+    #[test]
+    fn a_process_that_does_not_answer_in_time_is_reported_so() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(Duration::from_millis(1)))
+            .unwrap();
+        let unanswered = receive(&here, &|_, _| true, &unasked).unwrap_err();
+        assert!(
+            unanswered.to_string().contains("does not answer"),
+            "{unanswered}"
+        );
     }
 
     #[test]
