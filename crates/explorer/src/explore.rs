@@ -189,7 +189,6 @@ fn visit_states(
         let choices = point.choices(limits);
         let mut chosen: Vec<usize> = (0..choices.len()).collect();
         if chosen.len() > share {
-            // The first two are all and nothing.
             let of = |choice| {
                 lot(
                     limits.seed,
@@ -199,7 +198,12 @@ fn visit_states(
                     },
                 )
             };
-            chosen.sort_by_key(|choice| if *choice < 2 { 0 } else { of(*choice).max(1) });
+            // The first two are all and nothing. Where one alone is looked at, all would lose nothing at any point.
+            chosen.sort_by_key(|choice| match *choice {
+                0 if share > 1 => 0,
+                1 if share > 1 || point.all => 0,
+                choice => of(choice).max(1),
+            });
             chosen.truncate(share);
         }
         chosen.into_iter().all(|choice| {

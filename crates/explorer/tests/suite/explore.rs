@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use explorer::campaign::Bounds;
 use explorer::explore::{Failure, Options, Report, Subject, explore, replay};
+use explorer::faults::kills;
 use explorer::image::Image;
 use explorer::receiver_subject::{ReceiverSubject, receiving};
 use explorer::record::Recorder;
 use explorer::room_subject::RoomSubject;
+use explorer::sites::{Site, Watch};
 use explorer::states::Limits;
 use explorer::without;
 use explorer::workload::{Workload, ahead, grants, keys, ones, random, snapshots, together, twos};
@@ -190,7 +192,7 @@ fn transactions_are_whole_after_every_crash() {
 
 #[test]
 fn operations_on_keys_survive_every_crash() {
-    survive(keys().into_iter().step_by(13), 70, 3_200);
+    survive(keys().into_iter().step_by(13), 110, 3_200);
 }
 
 #[test]
@@ -245,17 +247,56 @@ fn much_data_that_is_not_synced_before_its_record_is_caught() {
     );
 }
 
+/// What a family checks fails where a sync of it is left out: one that cannot fail would say nothing.
+#[test]
+fn every_family_catches_a_sync_that_is_left_out() {
+    const COMMIT: &str = "catalog.db-wal < commit_now (catalog";
+    const RECORD: &str = "catalog.db-log < append (catalog";
+    const DATA: &str = "segments/N < sync_due (segments";
+    let header = "header.json.new < replace (storage";
+    caught_without("start tree\nadd-slot 1", header);
+    caught_without("start tree\nbegin\ncreate bar\ncomplete", RECORD);
+    caught_without(
+        "start granting\ngrant 8\nplace foo 0 5000\nsync\nclose",
+        DATA,
+    );
+    caught_without("start tree\nsnapshot a", COMMIT);
+    caught_without("start tree\nwrite foo 100 50\nprepare\nsync", RECORD);
+    let (number, workload) = receiving().into_iter().enumerate().nth(6).unwrap();
+    let receiver = ReceiverSubject::new(number, workload);
+    subject_caught_without(&receiver, "increments/changes.incoming < sync_file (room");
+}
+
+/// The trials of faults see it too.
+#[test]
+fn a_kill_behind_a_record_that_is_not_synced_is_caught() {
+    let workload: Workload = "start tree\ncreate bar\nfsync bar".parse().unwrap();
+    let site = site_of(
+        &RoomSubject(workload.clone()),
+        "catalog.db-log < append (catalog",
+    );
+    let (kills, failed) = kills(&workload, &Watch::ignoring(site), None);
+    assert!(kills > 0 && failed.is_some(), "{kills} kills");
+}
+
 fn caught_without(workload: &str, place: &str) {
-    let subject = RoomSubject(workload.parse().unwrap());
-    let users = without::users(&[&subject], 1);
+    subject_caught_without(&RoomSubject(workload.parse().unwrap()), place);
+}
+
+fn site_of<S: Subject>(subject: &S, place: &str) -> Site {
+    let users = without::users(&[subject], 1);
     let site = users.keys().find(|site| site.0.starts_with(place));
-    let site = site.unwrap_or_else(|| panic!("{users:?}"));
+    site.cloned().unwrap_or_else(|| panic!("{users:?}"))
+}
+
+fn subject_caught_without<S: Subject>(subject: &S, place: &str) {
+    let site = site_of(subject, place);
     let bounds = Bounds {
         threads: 1,
         deadline: None,
         states_max: 1000,
         failures_max: 1,
     };
-    let report = without::without(site, &[&subject], &few(200), &bounds);
-    assert!(!report.failures.is_empty(), "{report:?}");
+    let report = without::without(&site, &[subject], &few(200), &bounds);
+    assert!(!report.failures.is_empty(), "{place}: {report:?}");
 }
