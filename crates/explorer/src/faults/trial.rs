@@ -282,6 +282,7 @@ impl<'a> Course<'a> {
                 return Ok(());
             }
         };
+        self.nothing_damaged(&seen)?;
         if self.on_path && seen != *expected {
             if done.is_ok() {
                 return Err(Failure(format!(
@@ -347,6 +348,7 @@ impl<'a> Course<'a> {
         match trial.last_look(&self.faulty) {
             Ok(found) => {
                 // An error is an answer: what is damaged says so.
+                self.nothing_damaged(&found)?;
                 let allowed = self.allowed();
                 let whole = allowed.iter().any(|s| s.agrees_with(&found))
                     && allowed.iter().any(|s| s.keys == found.keys);
@@ -362,6 +364,28 @@ impl<'a> Course<'a> {
             }
             Err(e) => self.fair("at the end", &e),
         }
+    }
+
+    /// A storage that refuses damages nothing, whatever else is done in part.
+    fn nothing_damaged(&self, seen: &Snapshot) -> Result<(), Failure> {
+        let is_damaged = |snapshot: &Snapshot| {
+            let mut files = snapshot.tree.iter();
+            files.find_map(|(path, node)| node.content.is_none().then(|| path.clone()))
+        };
+        match is_damaged(seen) {
+            Some(path) if self.refuses() && is_damaged(&self.seen[0]).is_none() => Err(Failure(
+                format!("a storage that only refuses left /{path} damaged"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the fault says nothing about what the storage holds.
+    fn refuses(&self) -> bool {
+        matches!(
+            self.kind.fault,
+            Fault::Io | Fault::NoSpace | Fault::Quota | Fault::Torn
+        )
     }
 
     /// What may be found at the end.
@@ -403,10 +427,7 @@ impl<'a> Course<'a> {
                     | Error::ReadOnly
             );
         // A storage that fails says nothing about what it holds.
-        let refused = matches!(
-            self.kind.fault,
-            Fault::Io | Fault::NoSpace | Fault::Quota | Fault::Torn
-        );
+        let refused = self.refuses();
         let blames = damaged
             || matches!(catalog, Some(CatalogError::NotThisRoom))
             || matches!(

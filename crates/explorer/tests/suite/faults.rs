@@ -16,6 +16,10 @@ fn survive(workloads: Vec<Workload>, stride: u64, damage_catalog: bool) {
     });
     println!("{report}");
     assert!(report.trials > 30, "{report}");
+    assert!(
+        report.missed * 4 < report.trials,
+        "most faults came about: {report}"
+    );
     assert_eq!(report.failed, 0, "{}", report.failures.join("\n\n"));
 }
 
