@@ -162,13 +162,7 @@ pub fn available(path: &Path) -> u64 {
 /// machine has none.
 pub fn on_a_disk(size: u64) -> Option<Sandbox> {
     let mut s = Sandbox::empty();
-    match Disk::new(&s.path("disk"), size) {
-        Ok(disk) => s.disk = Some(disk),
-        Err(why) => {
-            eprintln!("skipped: there is no small disk here: {why}");
-            return None;
-        }
-    }
+    s.disk = Some(Disk::mounted(&s.path("disk"), size)?);
     std::fs::create_dir(s.path("disk/room")).unwrap();
     std::os::unix::fs::symlink("disk/room", s.path("room")).unwrap();
     s.create();
@@ -179,6 +173,13 @@ pub fn on_a_disk(size: u64) -> Option<Sandbox> {
 pub struct Disk(PathBuf);
 
 impl Disk {
+    /// A disk of this many MiB, mounted at a directory that it makes. `None`, with the reason printed, where this machine has none.
+    pub fn mounted(at: &Path, mebibytes: u64) -> Option<Self> {
+        let made = Self::new(at, mebibytes);
+        made.inspect_err(|why| eprintln!("skipped: there is no small disk here: {why}"))
+            .ok()
+    }
+
     fn new(at: &Path, mebibytes: u64) -> Result<Self, String> {
         let image = at.with_extension("image");
         std::fs::create_dir(at).unwrap();

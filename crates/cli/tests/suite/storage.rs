@@ -1,9 +1,10 @@
 //! What is below a mounted room fails: the disk is full, the directory is gone.
 
 use std::io::Write;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::setting::on_a_disk;
+use crate::common::setting::{Disk, on_a_disk};
 use crate::common::{Sandbox, noise};
 
 /// A mounted room on a disk of 32 MiB; `None` where there is none.
@@ -93,14 +94,13 @@ fn a_room_whose_directory_is_removed_under_the_mount_gives_errors_and_does_not_h
 /// What failed: the room was named, or called one on a read-only file system that could be mounted with `-r`.
 #[test]
 fn a_backup_whose_target_fails_names_that() {
-    if !is_root() {
-        return;
-    }
     let s = Sandbox::with_room();
     std::fs::write(s.path("f"), noise(6 << 20, 1)).unwrap();
     s.with_pass(["cp", "f", "room:/f"]);
     let (at, copy) = (s.path("small"), s.path("small/copy"));
-    let _small = Small::new(&at, 4);
+    let Some(_small) = Disk::mounted(&at, 4) else {
+        return;
+    };
     let copy = copy.display();
     let full = format!("{copy}: no space left");
     let said = s.fails(9, ["backup", "room", "small/copy"]);
