@@ -32,10 +32,9 @@ fn a_writer_goes_on_after_a_crash_of_the_server() {
     });
 }
 
-/// The primary dies; its synchronous standby becomes the primary. The writer knows both.
-#[test]
-fn a_writer_goes_on_with_the_standby_that_is_promoted() {
-    let mut primary = Postgres::new("");
+/// A server with a synchronous standby, and the place that names both.
+fn primary_and_standby() -> (Postgres, Postgres, String) {
+    let primary = Postgres::new("");
     let standby = Postgres::standby_of(&primary, "second");
     primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'second'");
     primary.sql("SELECT pg_reload_conf()");
@@ -43,6 +42,13 @@ fn a_writer_goes_on_with_the_standby_that_is_promoted() {
         "postgres://rooms@127.0.0.1:{},127.0.0.1:{}/postgres",
         primary.port, standby.port
     );
+    (primary, standby, place)
+}
+
+/// The primary dies; its synchronous standby becomes the primary. The writer knows both.
+#[test]
+fn a_writer_goes_on_with_the_standby_that_is_promoted() {
+    let (mut primary, standby, place) = primary_and_standby();
     goes_on(place, || {
         primary.crash();
         standby.promote();
@@ -53,14 +59,7 @@ fn a_writer_goes_on_with_the_standby_that_is_promoted() {
 /// its time was up.
 #[test]
 fn a_writer_goes_on_with_the_standby_of_a_primary_that_hangs() {
-    let primary = Postgres::new("");
-    let standby = Postgres::standby_of(&primary, "second");
-    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'second'");
-    primary.sql("SELECT pg_reload_conf()");
-    let place = format!(
-        "postgres://rooms@127.0.0.1:{},127.0.0.1:{}/postgres",
-        primary.port, standby.port
-    );
+    let (primary, standby, place) = primary_and_standby();
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         goes_on(place, || {
             primary.pause();

@@ -11,8 +11,10 @@ pub mod stored;
 
 use std::path::{Path, PathBuf};
 
+use room::restore::{Prepared, Wanted};
 use room::{
     Argon2Cost, CheckReport, Credential, NewCredential, NewRoom, OpenOptions, Room, Secret,
+    Snapshots as _,
 };
 
 pub struct Place {
@@ -94,6 +96,19 @@ pub fn secret() -> Secret {
 
 pub fn credential() -> Credential {
     Credential::Passphrase(secret())
+}
+
+/// A copy of what the room's first snapshot has at a path, to be put in the place of what is there.
+pub fn prepare_restore<'r>(room: &'r Room, path: &str) -> Prepared<'r> {
+    let path = Path::new(path);
+    let wanted = Wanted {
+        snapshot: room.snapshots().unwrap()[0].number,
+        path,
+        to: path,
+        replaces: true,
+        follows: true,
+    };
+    room::restore::prepare(room, &wanted, &|_, _| true).unwrap()
 }
 
 /// Copies a directory tree: what a crash at this moment would leave if every write so far had reached the disk.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::common::Place;
+use crate::common::{Place, prepare_restore};
 use room::{
     Error, Fallocate, FileFlags, FileKind, FileSystem as _, InodeNo, NewFile, RenameMode, Result,
-    Room, SetAttr, SetTime, Snapshots as _, XattrMode,
+    Room, SetAttr, SetTime, XattrMode,
 };
 
 fn refused<T: std::fmt::Debug>(result: Result<T>) {
@@ -152,14 +152,7 @@ fn a_restore_whose_removal_fails_costs_no_flags() {
     room.link(find(&room, "/d/linked"), root, b"elsewhere")
         .unwrap();
     set(&room, "/d/linked", FileFlags::IMMUTABLE);
-    let wanted = room::restore::Wanted {
-        snapshot: room.snapshots().unwrap()[0].number,
-        path: Path::new("/d"),
-        to: Path::new("/d"),
-        replaces: true,
-        follows: true,
-    };
-    let prepared = room::restore::prepare(&room, &wanted, &|_, _| true).unwrap();
+    let prepared = prepare_restore(&room, "/d");
     let failed = prepared
         .swap()
         .unwrap()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::stored::{create_on, open_on, options};
-use crate::common::{pattern, sound};
+use crate::common::{pattern, prepare_restore, sound};
 use room::{
     Error, FileFlags, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, SnapshotPolicy,
     Snapshots as _,
@@ -315,15 +315,7 @@ fn a_whole_room_is_put_back_in_one_step_wherever_that_is_cut() {
         }
         write(&room, "now").unwrap();
         room.sync().unwrap();
-        let root = std::path::Path::new("/");
-        let wanted = room::restore::Wanted {
-            snapshot: room.snapshots().unwrap()[0].number,
-            path: root,
-            to: root,
-            replaces: true,
-            follows: true,
-        };
-        let prepared = room::restore::prepare(&room, &wanted, &|_, _| true).unwrap();
+        let prepared = prepare_restore(&room, "/");
         let swapping = AtomicBool::new(true);
         let done = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -387,15 +379,7 @@ fn what_a_failed_restore_had_moved_is_not_removed_whatever_others_do_to_the_copy
             ..SetAttr::default()
         };
         room.set_attributes(no(&room, "/last"), &immutable).unwrap();
-        let root = std::path::Path::new("/");
-        let wanted = room::restore::Wanted {
-            snapshot: room.snapshots().unwrap()[0].number,
-            path: root,
-            to: root,
-            replaces: true,
-            follows: true,
-        };
-        let prepared = room::restore::prepare(&room, &wanted, &|_, _| true).unwrap();
+        let prepared = prepare_restore(&room, "/");
         let swapping = AtomicBool::new(true);
         let removed = std::thread::scope(|scope| {
             let other = scope.spawn(|| {
