@@ -88,6 +88,16 @@ impl Error {
         }
     }
 
+    /// Opening or locking an image or block device failed: another process, or the system, may have it in use.
+    pub(crate) fn device(path: &Path, source: io::Error) -> Error {
+        match source.kind() {
+            io::ErrorKind::ResourceBusy => {
+                Error::said(Exit::InUse, format!("{}: {source}", path.display()))
+            }
+            _ => Error::host(path, source),
+        }
+    }
+
     pub(crate) fn import(source: import::Error) -> Error {
         Error::said(import_exit(&source), source.to_string())
     }

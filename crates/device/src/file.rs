@@ -332,6 +332,11 @@ impl Device for FileDevice {
     }
 }
 
+/// Locks a file as [`FileDevice::open`] does for writing, for as long as it is open. `ResourceBusy` where another process has it open.
+pub fn lock_alone(file: &File) -> io::Result<()> {
+    lock(file, false, false)
+}
+
 /// A block device that somebody has just written to is looked at by udev, which holds a shared lock meanwhile: that is waited for.
 fn lock(file: &File, read_only: bool, block_device: bool) -> io::Result<()> {
     let lock = if read_only {

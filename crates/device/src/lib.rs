@@ -18,7 +18,7 @@ pub mod range;
 use std::fmt::Debug;
 use std::io;
 
-pub use file::{Access, FileDevice, FileIdentity};
+pub use file::{Access, FileDevice, FileIdentity, lock_alone};
 pub use memory::{AroundMemory, MemoryDevice};
 
 /// Bytes of zeros written at once.

@@ -21,7 +21,6 @@ use crate::args::Global;
 use crate::bucket;
 use crate::confinement;
 use crate::error::{Error, Result};
-use crate::exit::Exit;
 use crate::mounting::options::duration;
 use crate::output;
 use crate::size::bytes;
@@ -225,13 +224,7 @@ fn start(args: &Args, stop: &service::Stop, ended: &Ended) -> Result<Started> {
 }
 
 fn file(args: &Args) -> Result<FileDevice> {
-    FileDevice::open(&args.store, Access::ReadWrite).map_err(|e| {
-        if e.kind() == std::io::ErrorKind::ResourceBusy {
-            let words = format!("{}: {e}", args.store.display());
-            return Error::said(Exit::InUse, words);
-        }
-        Error::host(&args.store, e)
-    })
+    FileDevice::open(&args.store, Access::ReadWrite).map_err(|e| Error::device(&args.store, e))
 }
 
 fn filter_bytes(text: &str) -> std::result::Result<u64, String> {

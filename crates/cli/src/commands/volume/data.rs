@@ -9,8 +9,6 @@ use std::thread;
 
 use confine::Profile;
 use device::{Access, Device};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde_json::json;
 use volume::{Certainty, OpenOptions};
 
@@ -199,13 +197,7 @@ fn to_file(
     }
     let file = options.open(target).map_err(failed)?;
     // As every opening of an image does: what is served or written elsewhere is not replaced.
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
-        Errno::WOULDBLOCK => Error::said(
-            Exit::InUse,
-            format!("{}: in use by another process", target.display()),
-        ),
-        other => failed(other.into()),
-    })?;
+    device::lock_alone(&file).map_err(|e| Error::device(target, e))?;
     // Whatever was there goes, so that holes read as zeros.
     file.set_len(0).map_err(failed)?;
     file.set_len(device.len()).map_err(failed)?;

@@ -1,6 +1,5 @@
 //! Which image, where its header is, and what opens it: the arguments that the commands on volumes share.
 
-use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -259,10 +258,7 @@ pub(super) fn unlock(
 pub(crate) fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>> {
     match FileDevice::open(path, access) {
         Ok(device) => Ok(Arc::new(device)),
-        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-            Err(Error::said(Exit::InUse, format!("{}: {e}", path.display())))
-        }
-        Err(e) => Err(Error::host(path, e)),
+        Err(e) => Err(Error::device(path, e)),
     }
 }
 
