@@ -4,7 +4,9 @@ use super::sync::{durable_row, measured_changes, one_by_one};
 use super::{Bed, Context, Measured, RowName, Work, failed};
 use crate::Result;
 use crate::data::{BLOCK, Content, Data};
+use crate::model::{Issue, IssueKind};
 use crate::store::{Names, Powers};
+use crate::validity::{self, Claim};
 
 /// Most of them in a round.
 const MOST: u32 = 4096;
@@ -51,11 +53,14 @@ impl Work for Mailbox {
                 delivered.map_err(failed(bed, "delivering a message"))
             },
         )?;
+        let not_durable = messages.directory_not_synced(names, bed, context)?;
         let wrong_bytes = messages
             .remove(names, done.0.operations as u32)
             .map_err(failed(bed, "reading and removing messages"))?;
         bed.store().settle()?;
-        Ok(measured_changes(bed, context, done, wrong_bytes))
+        let mut measured = measured_changes(bed, context, done, wrong_bytes);
+        measured[0].round.issues.extend(not_durable);
+        Ok(measured)
     }
 }
 
@@ -89,6 +94,37 @@ impl Messages {
         names.create(&written, content, true)?;
         names.rename(&written, &self.path("new", message))?;
         names.sync_dir(&format!("{}/new", self.root))
+    }
+
+    /// Whether the sync of a directory is none. It is looked at by itself: the sync of each message's content hides it in the time.
+    fn directory_not_synced(
+        &self,
+        names: &dyn Names,
+        bed: &Bed,
+        context: &Context<'_>,
+    ) -> Result<Option<Issue>> {
+        let (first, renamed) = (self.path("new", 0), self.path("new", MOST));
+        let rename = |from: &str, to: &str| {
+            names
+                .rename(from, to)
+                .map_err(failed(bed, "renaming a message"))
+        };
+        let ((), evidence) = bed.watch(context.clock, &[], |_| {
+            rename(&first, &renamed)?;
+            names
+                .sync_dir(&format!("{}/new", self.root))
+                .map_err(failed(bed, "syncing a directory"))
+        })?;
+        rename(&renamed, &first)?;
+        let claim = Claim {
+            durable: true,
+            changed_names: true,
+            ..Claim::default()
+        };
+        let issues = validity::of_round(&evidence, &claim, &bed.ceilings, &context.limits);
+        Ok(issues
+            .into_iter()
+            .find(|issue| issue.kind == IssueKind::NotDurable))
     }
 
     /// Removes the first `count` messages and the directories; returns how many bytes were not as they were written.

@@ -1,12 +1,13 @@
 //! Works on a faulty store, and on a correct one.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
 use crate::clock::SystemClock;
 use crate::model::{IssueKind, StoreFacts};
+use crate::observe::loop_disk::LoopDisk;
 use crate::run_file::Run;
 use crate::store::{Cold, Making, Mode, Names, Store, make};
 
@@ -20,6 +21,8 @@ enum Fault {
     KeepsOld,
     /// Reading does nothing at all.
     ReadsNothing,
+    /// A directory is not synced.
+    LeavesDirectories,
 }
 
 /// A directory, with a fault in between.
@@ -145,6 +148,9 @@ impl Names for LyingNames {
         self.honest.remove_dir(path)
     }
     fn sync_dir(&self, path: &str) -> io::Result<()> {
+        if self.fault == Fault::LeavesDirectories {
+            return Ok(());
+        }
         self.honest.sync_dir(path)
     }
     fn sync(&self) -> io::Result<()> {
@@ -159,8 +165,12 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
+        Place::below(&std::env::temp_dir())
+    }
+
+    fn below(dir: &Path) -> Place {
         Place {
-            dir: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir_in(dir).unwrap(),
             stop: AtomicBool::new(false),
         }
     }
@@ -283,4 +293,20 @@ fn zeros_are_written_as_zeros_and_the_rows_say_so() {
     let measured = zeros.round(&mut bed, &place.context()).unwrap();
     assert!(!finds_wrong_data(&measured));
     bed.close().unwrap();
+}
+
+#[test]
+fn a_mailbox_whose_directory_is_not_synced_is_not_durable() {
+    let Some(disk) = LoopDisk::ext4(64) else {
+        return;
+    };
+    let place = Place::below(&disk.path());
+    for (fault, caught) in [(Fault::None, false), (Fault::LeavesDirectories, true)] {
+        let mut bed = place.bed(fault);
+        let measured = Mailbox.round(&mut bed, &place.context()).unwrap();
+        let mut issues = measured[0].round.issues.iter();
+        let found = issues.any(|issue| issue.kind == IssueKind::NotDurable);
+        assert_eq!(found, caught, "{:?}", measured[0].round.issues);
+        bed.close().unwrap();
+    }
 }
