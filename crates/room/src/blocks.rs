@@ -5,7 +5,7 @@
 //! It deliberately does not know files.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use catalog::{BlockRange, CatalogError, Change, Released};
 use parking_lot::{Mutex, MutexGuard};
@@ -40,6 +40,8 @@ pub(crate) struct Blocks {
     unflushed_bytes: AtomicU64,
     /// The highest segment number as the catalog has it.
     noted_segment: AtomicU64,
+    /// Whether the catalog may have maps of data that is not durable.
+    unflushed_maps: AtomicBool,
 }
 
 impl Blocks {
@@ -59,6 +61,7 @@ impl Blocks {
             pending_bytes: AtomicU64::new(0),
             unflushed_bytes: AtomicU64::new(0),
             noted_segment: AtomicU64::new(0),
+            unflushed_maps: AtomicBool::new(false),
         }
     }
 
@@ -91,8 +94,25 @@ impl Blocks {
         Ok(self.segments.flush()?)
     }
 
+    /// Whether a record must make data durable, because the catalog may have maps of some that is not.
+    pub(crate) fn has_unflushed_maps(&self) -> bool {
+        self.unflushed_maps.load(Ordering::SeqCst)
+    }
+
+    /// Notes that the catalog gets maps of data that may not be durable.
+    pub(crate) fn note_unflushed_maps(&self) {
+        self.unflushed_maps.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes that all data is flushed, or will be before any record. Called while no change is under way.
+    pub(crate) fn note_flush(&self) {
+        self.unflushed_maps.store(false, Ordering::SeqCst);
+    }
+
     /// Seals and writes whole blocks, and takes them into the accounts.
     pub(crate) fn append(&self, plain: &[u8]) -> Result<Sealed> {
+        // Of what is moved for snapshots, the catalog gets the new place at once.
+        self.note_unflushed_maps();
         let sealed = self.segments.append(plain)?;
         self.enter(sealed.range());
         Ok(sealed)

@@ -40,6 +40,9 @@ impl Commits {
             }
             Ok((accounts(&self.blocks)?, outcome))
         });
+        if !matches!(drained, Ok((_, Ok(())))) {
+            self.blocks.note_unflushed_maps();
+        }
         if drained.is_err() {
             self.keep_dirty(&dirty);
         }

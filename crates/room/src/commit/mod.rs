@@ -214,7 +214,10 @@ impl Commits {
             let state = cell.state.read();
             state.buffer.is_some() || !state.chunks.is_empty()
         };
-        if inodes.deferred_len() >= DEFERRED_MAX || inodes.dirty().iter().any(refers_to_data) {
+        if inodes.deferred_len() >= DEFERRED_MAX
+            || self.blocks.has_unflushed_maps()
+            || inodes.dirty().iter().any(refers_to_data)
+        {
             drop(freeze);
             return self.sync_now();
         }
@@ -257,6 +260,9 @@ impl Commits {
         let mut flushed = Ok(());
         // The data is all written: others go on while it becomes durable, and are served by the next record.
         let taken = || {
+            if flushes {
+                self.blocks.note_flush();
+            }
             drop(freeze);
             if flushes {
                 flushed = self.blocks.segments().flush();
@@ -397,7 +403,10 @@ impl Commits {
             .segments()
             .flush()
             .map_err(Error::from)
-            .and_then(|()| Ok(self.catalog.get().commit()?));
+            .and_then(|()| {
+                self.blocks.note_flush();
+                Ok(self.catalog.get().commit()?)
+            });
         let generation = match durable {
             Ok(generation) => generation,
             Err(e) => {

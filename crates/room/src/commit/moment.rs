@@ -24,7 +24,7 @@ impl Commits {
             .drain(Scope::Everything, |blocks| blocks.record(Scope::Everything))
             .map_err(|e| self.failed(e))?;
         if let Err(e) = drained.and_then(|()| mark()) {
-            self.flush_deferred()?;
+            self.blocks.note_unflushed_maps();
             return Err(e);
         }
         let count = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
@@ -50,16 +50,7 @@ impl Commits {
             Ok(()) | Err(Error::NoSpace) => {}
             Err(e) => return Err(e),
         }
-        self.flush_deferred()?;
+        self.blocks.note_unflushed_maps();
         then()
-    }
-
-    /// What was deferred is in the catalog now, and so in the next record of names, for which no disk is flushed.
-    fn flush_deferred(&self) -> Result<()> {
-        if !self.env.options.network_backed {
-            return Ok(());
-        }
-        let flushed = self.blocks.segments().flush();
-        flushed.map_err(|e| self.failed(e.into()))
     }
 }

@@ -61,6 +61,7 @@ impl Commits {
         let ((), drained) = self
             .drain(Scope::Everything, |_| Ok(()))
             .map_err(|e| self.failed(e))?;
+        self.blocks.note_unflushed_maps();
         drained
     }
 }

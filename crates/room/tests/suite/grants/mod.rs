@@ -471,6 +471,41 @@ fn quotas_set_before_data_is_durable_lose_none_of_it() {
     shared.assert_whole();
 }
 
+/// What failed: a sync had handed maps to the catalog when it found no space for the accounts. The next record of names took them with it,
+/// without the data, which counted as durable from then on.
+#[test]
+fn a_record_of_names_has_no_maps_that_a_sync_without_space_left() {
+    // So many accounts need more space than is reserved.
+    const SEGMENTS: usize = 200;
+    let shared = Shared::new();
+    let no = shared.file("/f");
+    // From now on the log has records; and nothing is reserved for the catalog's.
+    shared.room.sync().unwrap();
+    let shared = shared.reopen();
+    let grants = (0..SEGMENTS).map(|lane| shared.room.grant(lane, 8).unwrap());
+    let grants: Vec<_> = grants.collect();
+    let bytes = plain(SEGMENTS * BLOCK, 1);
+    let mut stamp = 0;
+    for (grant, (offset, block)) in grants.iter().zip((0..).zip(bytes.chunks(BLOCK))) {
+        let extents = shared.borrow(grant, 0, offset * BLOCK as u64, block);
+        stamp = shared.room.place(grant.id, no, &[extents]).unwrap();
+    }
+    shared
+        .faults
+        .refuse(Op::Allocate, 1, Fault::NoSpace, Times::Always);
+    let synced = shared.room.sync();
+    assert!(matches!(synced, Err(Error::NoSpace)), "{synced:?}");
+    shared.faults.heal();
+    shared.file("/new");
+    shared.room.sync_names().unwrap();
+    let settled = shared.room.settled() >= stamp;
+    let shared = shared.crash(MemoryStorage::power_cut);
+    assert!(shared.room.resolve("/new".as_ref(), true).is_ok());
+    let found = shared.room.read_file("/f").unwrap();
+    assert!(found == bytes || (found.is_empty() && !settled));
+    shared.assert_whole();
+}
+
 /// What failed: grants were numbered from 1 at each opening. What a client had written under one before the room was opened again met
 /// another grant of that number, and was refused for ever instead of being written elsewhere.
 #[test]
