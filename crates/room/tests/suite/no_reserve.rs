@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::common::stored::{create_on, open_on, options};
 use crate::common::{pattern, sound};
+use room::restore::Wanted;
 use room::{
     Error, FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, Room, SetAttr, Snapshots as _,
     XattrMode,
@@ -261,4 +262,60 @@ fn a_file_whose_deletion_finds_no_space_goes_when_there_is_some() {
     assert_eq!(room.read_file("/new").unwrap(), b"new");
     room.tend().unwrap();
     sound(&room);
+}
+
+/// A restore that finds no space, wherever that is, leaves all that was there, and succeeds when there is some.
+#[test]
+fn a_restore_that_finds_no_space_can_be_tried_again() {
+    let (then, now) = (pattern(1, 2_500_000), pattern(2, 100_000));
+    let check = |room: &Room, f: &[u8], has_g: bool| {
+        assert!(room.read_file("/d/f").unwrap() == f);
+        assert_eq!(room.read_file("/d/e/g").is_ok(), has_g);
+        sound(room);
+    };
+    let restore = |room: &Room| {
+        let wanted = Wanted {
+            snapshot: 1,
+            path: "/d".as_ref(),
+            to: "/d".as_ref(),
+            replaces: true,
+            follows: true,
+        };
+        let prepared = room::restore::prepare(room, &wanted, &|_, _| true)?;
+        prepared.swap()?.finish(&|_, _, remove| remove())
+    };
+    let mut refused = 0;
+    for nth in 1.. {
+        let disk = Disk::new(MemoryStorage::new());
+        let room = new_room(&disk);
+        room.make_dir("/d/e", true).unwrap();
+        room.write_file("/d/f", &then).unwrap();
+        room.write_file("/d/e/g", b"g").unwrap();
+        room.create_snapshot("s", NewSnapshot::default()).unwrap();
+        room.write_file("/d/f", &now).unwrap();
+        room.unlink(no(&room, "/d/e"), b"g").unwrap();
+        let room = reopened(&disk, room);
+        disk.refuse_any(nth, Fault::NoSpace, Times::Always);
+        let restored = restore(&room).and_then(|_| room.sync());
+        let befell = disk.refused() > 0;
+        disk.heal();
+        disk.inner().power_cut();
+        drop(room);
+        let room = again(&disk);
+        match restored {
+            Ok(()) => check(&room, &then, true),
+            Err(_) => {
+                refused += 1;
+                let found = room.read_file("/d/f").unwrap();
+                let is_done = found == then;
+                check(&room, if is_done { &then } else { &now }, is_done);
+                restore(&room).unwrap();
+                check(&room, &then, true);
+            }
+        }
+        if !befell {
+            break;
+        }
+    }
+    assert!(refused > 5, "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use room::{NewSnapshot, SendRequest, Snapshots as _};
+use room::{NewSnapshot, SendRequest, Snapshots as _, XattrMode};
 
 use super::*;
 use crate::common::model::with_seeds;
@@ -183,6 +183,80 @@ fn a_record_of_names_has_no_data_of_snapshots_that_moved_and_is_not_durable() {
     assert!(shared.room.resolve("/new".as_ref(), true).is_ok());
     assert!(shared.read_past(snapshot, no) == then);
     shared.assert_whole();
+}
+
+/// Of extents over parts of units that a snapshot keeps, the catalog's log may have no space for some: those before are in the file, the
+/// others take no space, and all of it can be committed again when there is some.
+#[test]
+fn extents_that_find_no_space_leave_the_file_as_far_as_they_came() {
+    const PARTS: usize = 3;
+    let (old, new) = (plain(8 * BLOCK, 1), plain(BLOCK, 2));
+    let mut came = [0; PARTS];
+    for changes in 0..8 {
+        let shared = Shared::new();
+        let (no, spare) = (shared.file("/f"), shared.file("/spare"));
+        for part in 0..PARTS as u64 {
+            shared.place(no, part * CHUNK_LEN, &old);
+        }
+        let then = shared.room.read_file("/f").unwrap();
+        let snapshot = shared.snapshot("then");
+        // Nothing is reserved in the log then.
+        let shared = shared.reopen();
+        let commit = |grant: &WriteGrant| {
+            let at = |part| part as u64 * CHUNK_LEN + BLOCK as u64;
+            let extents = (0..PARTS).map(|part| shared.borrow(grant, part as u32, at(part), &new));
+            shared
+                .room
+                .place(grant.id, no, &extents.collect::<Vec<_>>())
+        };
+        let expected = |parts: usize| {
+            let mut expected = then.clone();
+            for part in 0..parts {
+                expected[part * CHUNK_LEN as usize + BLOCK..][..BLOCK].copy_from_slice(&new);
+            }
+            expected
+        };
+        let grant = shared.room.grant(0, 64).unwrap();
+        shared
+            .faults
+            .refuse(Op::Allocate, 1, Fault::NoSpace, Times::Always);
+        for n in 0..changes {
+            let name = format!("user.{n}");
+            let set = shared
+                .room
+                .set_xattr(spare, name.as_bytes(), b"1", XattrMode::Any, false);
+            assert!(matches!(set, Ok(()) | Err(Error::NoSpace)), "{set:?}");
+        }
+        let committed = commit(&grant);
+        shared.faults.heal();
+        let found = shared.room.read_file("/f").unwrap();
+        let parts = (0..=PARTS).find(|parts| found == expected(*parts)).unwrap();
+        match committed {
+            Ok(_) => assert_eq!(parts, PARTS),
+            Err(e) => {
+                assert!(matches!(e, Error::NoSpace), "{e:?}");
+                came[parts] += 1;
+            }
+        }
+        shared.room.sync().unwrap();
+        shared.assert_whole();
+        let again = commit(&grant);
+        assert!(matches!(again, Err(Error::InvalidArgument(_))), "{again:?}");
+        shared.room.settle_grant(grant.id);
+        let grant = shared.room.grant(0, 64).unwrap();
+        commit(&grant).unwrap();
+        shared.room.settle_grant(grant.id);
+        shared.room.sync().unwrap();
+        let shared = shared.crash(MemoryStorage::power_cut);
+        assert!(shared.room.read_file("/f").unwrap() == expected(PARTS));
+        assert!(shared.read_past(snapshot, no) == then);
+        shared.room.unlink(InodeNo::ROOT, b"f").unwrap();
+        shared.room.delete_snapshot("then").unwrap();
+        shared.room.tend().unwrap();
+        assert_eq!(shared.room.space().unwrap().live, 0);
+        shared.assert_whole();
+    }
+    println!("{came:?}");
 }
 
 /// Extents committed anywhere, cut, removed and restored, with snapshots that come and go, records of names only, and crashes: every snapshot
