@@ -1,8 +1,9 @@
 //! Snapshots of a room whose file data others write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use room::{NewSnapshot, SendRequest, Snapshots as _, XattrMode};
+use room::{Fallocate, NewSnapshot, SendRequest, Snapshots as _, XattrMode};
 
 use super::*;
 use crate::common::model::with_seeds;
@@ -25,11 +26,16 @@ impl Shared {
     }
 
     fn place(&self, no: InodeNo, offset: u64, bytes: &[u8]) {
+        self.try_place(no, offset, bytes).unwrap();
+    }
+
+    fn try_place(&self, no: InodeNo, offset: u64, bytes: &[u8]) -> room::Result<()> {
         let blocks = bytes.len().div_ceil(BLOCK) as u32;
-        let grant = self.room.grant(0, blocks).unwrap();
+        let grant = self.room.grant(0, blocks)?;
         let extents = self.borrow(&grant, 0, offset, bytes);
-        self.room.place(grant.id, no, &[extents]).unwrap();
+        let committed = self.room.place(grant.id, no, &[extents]);
         self.room.settle_grant(grant.id);
+        committed.map(drop)
     }
 
     /// Brings a replica to a snapshot. It has its segments itself.
@@ -259,8 +265,9 @@ fn extents_that_find_no_space_leave_the_file_as_far_as_they_came() {
     println!("{came:?}");
 }
 
-/// Extents committed anywhere, cut, removed and restored, with snapshots that come and go, records of names only, and crashes: every snapshot
-/// has what it had, and the accounts are those of the maps. Failures print the seed.
+/// Extents committed anywhere, cut, punched, copied, removed and restored, with snapshots that come and go, records of names only, compactions
+/// with such records in the middle, space that ends and comes back, failed syncs, and crashes: every snapshot has what it had, every file
+/// something that it held since it was last durable, and the accounts are those of the maps. Failures print the seed.
 fn run(seed: u64, steps: u64) {
     const FILES: u64 = 6;
     eprintln!("seed {seed}");
@@ -268,66 +275,102 @@ fn run(seed: u64, steps: u64) {
     let mut shared = Shared::new();
     let mut past: BTreeMap<String, (u64, BTreeMap<InodeNo, Vec<u8>>)> = BTreeMap::new();
     let (mut replica, mut replicated) = (MemoryStorage::new(), None::<String>);
+    // What each file held since it was last durable, and the files whose names are durable.
+    let mut held: BTreeMap<InodeNo, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut named: BTreeSet<InodeNo> = BTreeSet::new();
     let all = |shared: &Shared| -> BTreeMap<InodeNo, Vec<u8>> {
         let listed = shared.room.read_dir(InodeNo::ROOT, 0, 100).unwrap();
         let files = listed.into_iter().map(|(entry, _)| entry.inode);
         files.map(|no| (no, shared.read_by_maps(no))).collect()
     };
+    let mut refuses = false;
+    // The room takes no more changes.
+    let broken = AtomicBool::new(false);
+    let went = |done: room::Result<()>| match done {
+        Ok(()) => true,
+        Err(Error::NoSpace) => false,
+        Err(Error::Io(_) | Error::Catalog(_) | Error::Poisoned) => {
+            broken.store(true, Ordering::Relaxed);
+            false
+        }
+        Err(e) => panic!("{e:?}"),
+    };
     for step in 0..steps {
         let name = format!("/f{}", r.u64(..FILES));
-        match r.u64(..21) {
+        let (mut changed, mut durable) = (None, false);
+        let file = |shared: &Shared| {
+            let made = shared.room.open_or_make_file(&name).map(drop);
+            went(made).then(|| shared.room.resolve(name.as_ref(), true).unwrap())
+        };
+        let kind = r.u64(..28);
+        let has_parts = matches!(kind, 9 | 17 | 20 | 21);
+        match kind {
             0..9 => {
-                let no = shared.file(&name);
-                let len = 1 + r.u64(..40_000) as usize;
+                changed = file(&shared);
                 let offset = (r.u64(..3) << 20) + r.u64(..200) * BLOCK as u64;
-                shared.place(no, offset, &plain(len, step as u8));
+                let bytes = plain(1 + r.u64(..40_000) as usize, step as u8);
+                if let Some(no) = changed {
+                    went(shared.try_place(no, offset, &bytes));
+                }
             }
             9 => {
-                let size = Some(r.u64(..2 << 20));
-                let set = SetAttr {
-                    size,
-                    ..SetAttr::default()
-                };
-                shared
-                    .room
-                    .set_attributes(shared.file(&name), &set)
-                    .unwrap();
+                changed = file(&shared);
+                let set = SetAttr::size(r.u64(..2 << 20));
+                if let Some(no) = changed {
+                    went(shared.room.set_attributes(no, &set).map(drop));
+                }
             }
             10 => {
-                shared.file(&name);
-                let name = &name.as_bytes()[1..];
-                shared.room.unlink(InodeNo::ROOT, name).unwrap();
+                if let Some(no) = file(&shared) {
+                    let name = &name.as_bytes()[1..];
+                    went(shared.room.unlink(InodeNo::ROOT, name));
+                    named.remove(&no);
+                }
             }
-            11 => shared.room.sync_names().unwrap(),
-            12 => shared.room.sync().unwrap(),
-            13 => shared.room.tend().unwrap(),
+            11 => {
+                if went(shared.room.sync_names()) {
+                    named = all(&shared).into_keys().collect();
+                }
+            }
+            12 => durable = went(shared.room.sync()),
+            13 => durable = went(shared.room.tend()),
             14..16 if past.len() < 5 => {
                 let (name, seen) = (format!("s{step}"), all(&shared));
-                past.insert(name.clone(), (shared.snapshot(&name), seen));
+                let new = NewSnapshot::default();
+                let made = shared.room.create_snapshot(&name, new);
+                durable = made.is_ok();
+                if let Ok(made) = &made {
+                    past.insert(name, (made.number, seen));
+                }
+                went(made.map(drop));
             }
-            16 => {
+            16 if !refuses => {
                 if let Some(name) = past.keys().nth(r.u64(..5) as usize).cloned() {
-                    shared.room.delete_snapshot(&name).unwrap();
-                    past.remove(&name);
+                    durable = went(shared.room.delete_snapshot(&name));
+                    if durable {
+                        past.remove(&name);
+                    }
                 }
             }
             17 => {
-                let to = shared.file(&name);
-                if let Some((name, (_, seen))) = past.iter().next()
+                changed = file(&shared);
+                if let (Some(to), Some((name, (_, seen)))) = (changed, past.iter().next())
                     && let Some((from, bytes)) = seen.iter().next()
+                    && went(shared.room.copy_from_snapshot(name, *from, to))
                 {
-                    shared.room.copy_from_snapshot(name, *from, to).unwrap();
                     assert!(shared.read_by_maps(to) == *bytes);
                 }
             }
             18 => {
-                let report = shared.room.compact(10, &|_, _| true).unwrap();
-                assert!(report.unreadable.is_empty());
+                let report = shared.room.compact(10, &|_, _| true);
+                assert!(report.as_ref().is_ok_and(|r| r.unreadable.is_empty()) || report.is_err());
+                went(report.map(drop));
             }
             19 => {
                 let newest = past.iter().max_by_key(|(_, (number, _))| *number);
                 if let Some((to, (number, _))) = newest
                     && replicated.as_ref() != Some(to)
+                    && !refuses
                 {
                     let since = replicated.take().filter(|name| past.contains_key(name));
                     if since.is_none() {
@@ -339,9 +382,99 @@ fn run(seed: u64, steps: u64) {
                     replicated = Some(to.clone());
                 }
             }
-            _ => shared = shared.crash(|memory| memory.power_cut_keeping_some(r.u64(..9))),
+            20 => {
+                changed = file(&shared);
+                let (offset, len) = (r.u64(..3 << 20), 1 + r.u64(..300_000));
+                if let Some(no) = changed {
+                    went(shared.room.fallocate(no, Fallocate::PunchHole, offset, len));
+                }
+            }
+            21 => {
+                changed = file(&shared);
+                let (from, to) = (r.u64(..600) * 4096, r.u64(..600) * 4096);
+                let other = all(&shared).into_keys().nth(r.usize(..FILES as usize));
+                if let (Some(no), Some(other)) = (changed, other.filter(|no| changed != Some(*no)))
+                {
+                    let len = 1 + r.u64(..1_500_000);
+                    went(shared.room.copy_range(other, from, no, to, len).map(drop));
+                }
+            }
+            22 => {
+                // In the middle a client makes a file.
+                let segments = shared.segments();
+                let some = segments.iter().map(|n| SegmentNo(n.parse().unwrap()));
+                let some: Vec<_> = some.filter(|_| r.bool()).collect();
+                let goes_on = |_, _| {
+                    went(shared.room.sync_names());
+                    true
+                };
+                went(shared.room.empty_segments(&some, &goes_on).map(drop));
+            }
+            23 => {
+                refuses = !refuses;
+                match refuses {
+                    true => shared
+                        .faults
+                        .refuse(Op::Allocate, 1, Fault::NoSpace, Times::Always),
+                    false => shared.faults.heal(),
+                }
+            }
+            24 if !refuses => {
+                refuses = true;
+                let nth = 1 + r.u64(..4);
+                shared.faults.refuse(Op::Sync, nth, Fault::Io, Times::Once);
+            }
+            _ => broken.store(true, Ordering::Relaxed),
         }
-        if step % 25 == 0 {
+        if durable {
+            held = all(&shared)
+                .into_iter()
+                .map(|(no, bytes)| (no, vec![bytes]))
+                .collect();
+            named = held.keys().copied().collect();
+        } else if let Some(no) = changed {
+            // What has several parts may be committed in the middle, where it finds no space.
+            match broken.load(Ordering::Relaxed) || (refuses && has_parts) {
+                true => drop(held.insert(no, Vec::new())),
+                false => {
+                    let states = held.entry(no).or_insert_with(|| vec![Vec::new()]);
+                    if !states.is_empty() {
+                        states.push(shared.read_by_maps(no));
+                    }
+                }
+            }
+        }
+        if broken.swap(false, Ordering::Relaxed) {
+            refuses = false;
+            let cut = r.u64(..9);
+            shared = shared.crash(|memory| memory.power_cut_keeping_some(cut));
+            // What failed half-way may have come about.
+            let listed = shared.room.snapshots().unwrap();
+            past.retain(|name, _| listed.iter().any(|there| there.name == *name));
+            for there in listed
+                .iter()
+                .filter(|there| !past.contains_key(&there.name))
+            {
+                shared.room.delete_snapshot(&there.name).unwrap();
+            }
+            let found = all(&shared);
+            for no in &named {
+                assert!(found.contains_key(no), "step {step}: {no:?} is gone");
+            }
+            for (no, bytes) in &found {
+                let known = held.get(no);
+                let is_known = known.map_or(bytes.is_empty(), |states| {
+                    states.is_empty() || states.contains(bytes)
+                });
+                assert!(is_known, "step {step}: {no:?}");
+            }
+            named = found.keys().copied().collect();
+            held = found
+                .into_iter()
+                .map(|(no, bytes)| (no, vec![bytes]))
+                .collect();
+        }
+        if step % 25 == 0 && !refuses {
             for (number, seen) in past.values() {
                 for (no, bytes) in seen {
                     assert!(shared.read_past(*number, *no) == *bytes, "step {step}");
