@@ -15,6 +15,14 @@ const PAGE: usize = 256;
 /// A segment, and the position of a unit in it.
 pub(crate) type Unit = (SegmentNo, u32);
 
+/// Why a unit cannot be where an extent says, if others are there.
+pub(crate) const OVERLAPS: &str = "overlaps other data";
+
+fn blocks_of(unit: BlockRange) -> impl Iterator<Item = Unit> {
+    let blocks = unit.position..unit.position.saturating_add(unit.blocks);
+    blocks.map(move |block| (unit.segment, block))
+}
+
 /// A segment and the blocks in it that extents refer to.
 pub(crate) struct Segment {
     pub(crate) account: SegmentAccount,
@@ -74,9 +82,31 @@ pub(crate) struct Counts {
     pub(crate) extra: HashMap<Unit, u64>,
     /// Blocks reserved for holes.
     pub(crate) reserved: u64,
+    /// Blocks to which units refer that overlap each other: at most one of them is there.
+    pub(crate) disputed: HashSet<Unit>,
 }
 
 impl Counts {
+    pub(crate) fn new(accounts: impl IntoIterator<Item = SegmentAccount>) -> Self {
+        let accounts = accounts.into_iter();
+        Self {
+            segments: accounts.map(|a| (a.id.no, Segment::new(a))).collect(),
+            extra: HashMap::new(),
+            reserved: 0,
+            disputed: HashSet::new(),
+        }
+    }
+
+    /// Whether other units refer to blocks of this one.
+    pub(crate) fn is_disputed(&self, unit: BlockRange) -> bool {
+        !self.disputed.is_empty() && blocks_of(unit).any(|block| self.disputed.contains(&block))
+    }
+
+    /// Notes that a unit overlaps others.
+    pub(crate) fn dispute(&mut self, unit: BlockRange) {
+        self.disputed.extend(blocks_of(unit));
+    }
+
     /// Why a unit cannot be where an extent says, if so.
     pub(crate) fn fault(&self, unit: BlockRange) -> Option<&'static str> {
         let Some(segment) = self.segments.get(&unit.segment) else {
@@ -93,7 +123,7 @@ impl Counts {
         let mut blocks = unit.position..unit.position + unit.blocks;
         let overlaps =
             !get(&segment.starts, unit.position) && blocks.any(|block| get(&segment.used, block));
-        overlaps.then_some("overlaps other data")
+        overlaps.then_some(OVERLAPS)
     }
 
     /// Whether only the length of its segment's account says that a unit cannot be.
@@ -216,15 +246,9 @@ pub(crate) fn dead_ranges(
     catalog: &Catalog,
     segments: &HashSet<SegmentNo>,
 ) -> Result<Vec<BlockRange>> {
-    let accounts = catalog.segments()?.into_iter();
-    let mut counts = Counts {
-        segments: accounts
-            .filter(|a| segments.contains(&a.id.no))
-            .map(|a| (a.id.no, Segment::new(a)))
-            .collect(),
-        extra: HashMap::new(),
-        reserved: 0,
-    };
+    let mut accounts = catalog.segments()?;
+    accounts.retain(|a| segments.contains(&a.id.no));
+    let mut counts = Counts::new(accounts);
     each_chunk(catalog, |_, _, chunk| {
         refer_to_all(&mut counts, &chunk);
         Ok(())

@@ -32,7 +32,7 @@ pub(super) fn look(
                 history::add_all(&mut held, &done.held());
             }
         }
-        one(core, &row, counts, look);
+        one(core, &row, counts, look)?;
         let history = match &mut current {
             Some(history) => history,
             None => current.insert(History::of_live(catalog, row.inode, row.index)?),
@@ -55,10 +55,10 @@ fn text(row: &KeptRow) -> String {
     )
 }
 
-fn one(core: &Maintenance, row: &KeptRow, counts: &mut Counts, look: &mut Look) {
+fn one(core: &Maintenance, row: &KeptRow, counts: &mut Counts, look: &mut Look) -> Result<()> {
     let mut seen: HashSet<Unit> = HashSet::new();
     for extent in row.kept.chunk().extents() {
-        for Fault { first, blocks, why } in faults(core, extent, counts, &mut seen) {
+        for Fault { first, blocks, why } in faults(core, extent, counts, &mut seen)? {
             look.find_and_repair(
                 format!(
                     "{}: {} bytes: the map {why}",
@@ -73,6 +73,7 @@ fn one(core: &Maintenance, row: &KeptRow, counts: &mut Counts, look: &mut Look) 
             );
         }
     }
+    Ok(())
 }
 
 /// Compares the account of what snapshots hold with what was counted.

@@ -14,28 +14,36 @@ use super::{Look, data, inode_text, past};
 use crate::Result;
 use crate::blocks::BLOCK;
 use crate::reports::LostExtent;
-use crate::usage::{self, Counts, Segment, Unit, by_unit};
+use crate::usage::{self, Counts, OVERLAPS, Unit, by_unit};
 
 /// Rows read at once.
 const PAGE: usize = 256;
 
 pub(super) fn look(core: &Maintenance, catalog: &Catalog, look: &mut Look) -> Result<()> {
-    let segments = catalog
-        .segments()?
-        .into_iter()
-        .map(|a| (a.id.no, Segment::new(a)))
-        .collect();
-    let mut counts = Counts {
-        segments,
-        extra: HashMap::new(),
-        reserved: 0,
-    };
-    chunks(core, catalog, &mut counts, look)?;
-    past::look(core, catalog, &mut counts, look)?;
+    let before = (look.findings.len(), look.repairs.len(), look.lost.len());
+    let mut counts = Counts::new(catalog.segments()?);
+    maps(core, catalog, &mut counts, look)?;
+    if !counts.disputed.is_empty() {
+        // Once more: of units that overlap, the one that opens is there, whichever comes first.
+        look.findings.truncate(before.0);
+        look.repairs.truncate(before.1);
+        look.lost.truncate(before.2);
+        counts = Counts {
+            disputed: counts.disputed,
+            ..Counts::new(catalog.segments()?)
+        };
+        maps(core, catalog, &mut counts, look)?;
+    }
     accounts(&counts, look);
     reservations(core, &counts, look);
     shares(catalog, &counts, look)?;
     files(core, &counts, look)
+}
+
+/// Looks at all maps.
+fn maps(core: &Maintenance, catalog: &Catalog, counts: &mut Counts, look: &mut Look) -> Result<()> {
+    chunks(core, catalog, counts, look)?;
+    past::look(core, catalog, counts, look)
 }
 
 /// The file whose maps are being looked at.
@@ -94,7 +102,7 @@ fn chunks(
             });
         }
         if let Some(current) = &mut current {
-            one(core, current, index, &chunk, counts, look);
+            one(core, current, index, &chunk, counts, look)?;
         }
         Ok(())
     })?;
@@ -155,7 +163,7 @@ fn one(
     chunk: &Chunk,
     counts: &mut Counts,
     look: &mut Look,
-) {
+) -> Result<()> {
     let (no, name) = (current.no, inode_text(current.no));
     let Some(inode) = &current.inode else {
         look.find_and_repair(
@@ -165,7 +173,7 @@ fn one(
             ),
             Repair::DropOrphanChunk { no, index },
         );
-        return;
+        return Ok(());
     };
     if inode.kind != FileKind::Regular {
         look.find(format!("{name}: data of what is not a file"));
@@ -175,7 +183,7 @@ fn one(
     let end = inode.size.div_ceil(BLOCK);
     let mut seen: HashSet<Unit> = HashSet::new();
     for extent in chunk.extents() {
-        let faults = faults(core, extent, counts, &mut seen);
+        let faults = faults(core, extent, counts, &mut seen)?;
         let gone: u16 = faults.iter().map(|fault| fault.blocks).sum();
         for fault in faults {
             lost(no, index, &fault, inode, look);
@@ -197,6 +205,7 @@ fn one(
             );
         }
     }
+    Ok(())
 }
 
 /// Blocks of a chunk whose units cannot be where its map says.
@@ -207,13 +216,13 @@ pub(super) struct Fault {
 }
 
 /// Counts the units of an extent. Returns those that cannot be, consecutive ones together. One behind the counted end
-/// of its segment is counted if it opens: the account was wrong then.
+/// of its segment is counted if it opens: the account was wrong then. Of disputed ones, only those that open are counted.
 pub(super) fn faults(
     core: &Maintenance,
     extent: &Extent,
     counts: &mut Counts,
     seen: &mut HashSet<Unit>,
-) -> Vec<Fault> {
+) -> Result<Vec<Fault>> {
     let mut faults: Vec<Fault> = Vec::new();
     for piece in by_unit(extent) {
         let unit = piece.range();
@@ -222,7 +231,17 @@ pub(super) fn faults(
             counts.lengthen(unit);
         }
         let (first, blocks) = (piece.first, piece.blocks);
-        match (counts.fault(unit), faults.last_mut()) {
+        let mut fault = counts.fault(unit);
+        if counts.is_disputed(unit) {
+            match core.read_extent(&piece) {
+                Err(e) if data::is_damage(&e) => fault = fault.or(Some(OVERLAPS)),
+                read => read?,
+            }
+        }
+        if fault == Some(OVERLAPS) {
+            counts.dispute(unit);
+        }
+        match (fault, faults.last_mut()) {
             (None, _) => {
                 if seen.insert((unit.segment, unit.position)) {
                     counts.refer(unit);
@@ -234,7 +253,7 @@ pub(super) fn faults(
             (Some(why), _) => faults.push(Fault { first, blocks, why }),
         }
     }
-    faults
+    Ok(faults)
 }
 
 /// A part of an extent that cannot be.

@@ -291,3 +291,46 @@ fn nothing_is_repaired_while_pages_of_the_catalog_are_damaged() {
     assert_eq!(room.check(true, false, GO).unwrap().findings.len(), 1);
     unchanged(&room);
 }
+
+/// A wrong map that led into another file's data, and came first, cost that file what it had there: the repair took it for the wrong one.
+#[test]
+fn of_units_that_overlap_the_one_that_opens_stays() {
+    let place = sample();
+    tamper(&place, |catalog| {
+        let (a, x) = (inode(catalog, "/a").no, inode(catalog, "/d/x").no);
+        let of_x = catalog.chunk(x, 0).unwrap();
+        // From the second block of one unit to the first of the next.
+        let mut wrong = of_x.extents()[0].trim(4, 8);
+        (wrong.first, wrong.position) = (20, wrong.position + 1);
+        let mut chunk = catalog.chunk(a, 2).unwrap();
+        chunk.replace(20, 4, &[wrong]);
+        let change = Change::PutChunk {
+            inode: a,
+            index: 2,
+            chunk: &chunk,
+        };
+        catalog.apply(&[change]).unwrap();
+    });
+    let room = place.open();
+    let offset = (2 << 20) + 20 * 4096;
+    let lost = [LostRange {
+        path: "/a".into(),
+        inode: no(&room, "/a").0,
+        offset,
+        len: UNIT,
+    }];
+    for repair in [false, true] {
+        let report = room.check(false, repair, GO).unwrap();
+        assert_eq!(report.lost, lost);
+        let found = report.findings.iter();
+        assert_eq!(found.filter(|f| f.contains("overlaps")).count(), 1);
+    }
+    sound(&room);
+    let mut left = pattern(1, 2_500_000);
+    left[offset as usize..][..UNIT as usize].fill(0);
+    assert!(room.read_file("/a").unwrap() == left);
+    assert!(room.read_file("/d/x").unwrap() == pattern(2, 60_000));
+    assert!(room.read_file("/b").unwrap() == left[..1 << 20]);
+    let room = place.reopen(room);
+    sound(&room);
+}
