@@ -123,11 +123,13 @@ impl ClientCore {
                 return;
             }
             let blocks = state.settle(settled);
+            // Also what another thread still used when it was closed.
+            let may_be_idle = state.opens == 0;
             drop(state);
             self.budget.release(blocks);
             let no = file.no;
             drop(file);
-            if blocks > 0 {
+            if may_be_idle {
                 self.files.tidy(no);
             }
         }

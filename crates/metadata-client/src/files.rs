@@ -446,13 +446,13 @@ impl Files {
         let mut files = self.0.lock();
         let idle = files.get(&no).is_some_and(|file| {
             let state = file.state.lock();
-            // Two: the table's and none else's but the caller's, which is done with it.
-            state.opens == 0
+            // Only the table has it: another thread may be opening it, and wait for the server.
+            Arc::strong_count(file) == 1
+                && state.opens == 0
                 && !state.has_unplaced()
                 && state.log.is_empty()
                 && state.locks.is_empty()
                 && state.lost.is_none()
-                && Arc::strong_count(file) <= 2
         });
         if idle {
             files.remove(&no);

@@ -87,6 +87,7 @@ impl ClientCore {
         let (inode, generation) = match opened {
             Ok(opened) => opened,
             Err(e) => {
+                drop(file);
                 self.files.tidy(no);
                 return Err(gone(e));
             }

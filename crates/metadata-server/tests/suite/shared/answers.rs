@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use metadata_client::ClientOptions;
 use parking_lot::Mutex;
-use room::{Access, FileKind, FileSystem, InodeNo, NewFile, SetAttr};
+use room::{
+    Access, FileKind, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable, NewFile, SetAttr,
+};
 
 use super::common::{LONG, Shared, assert_same, noise, wait_for};
 use super::rights::new;
@@ -147,6 +149,43 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
     });
     wait_for("the close", || shared.server().metrics().opens == 0);
     assert_eq!(shared.server().sessions().unwrap(), session);
+}
+
+/// A close forgot the file while another open of it waited for its answer: that open was never closed at the server, and had no locks.
+#[test]
+fn a_file_that_is_opened_while_its_last_open_is_closed_can_be_locked_and_is_closed_in_the_end() {
+    let shared = Shared::with_long_leases();
+    let way = Way::to(shared.address());
+    let options = ClientOptions {
+        address: way.address.clone(),
+        ..shared.options()
+    };
+    let client = shared.client_with(options, "a", 0);
+    let opened = || {
+        let calls = shared.server().metrics().calls;
+        calls.get("open").map_or(0, |count| count.done)
+    };
+    let file = client.make(InodeNo::ROOT, b"f", &new(0, 0o644)).unwrap().no;
+    client.open(file, Access::READ).unwrap();
+    std::thread::scope(|scope| {
+        let before = opened();
+        way.lose(&way.answers, || {
+            scope.spawn(|| client.open(file, Access::READ).unwrap());
+            wait_for("the second open", || opened() > before);
+            client.close(file, Access::READ);
+        });
+    });
+    let lock = Lock {
+        kind: LockKind::Exclusive,
+        start: 0,
+        end: u64::MAX,
+        pid: 1,
+    };
+    client
+        .set_lock(file, LockTable::Flock, LockOwner(1), lock, false, &|| false)
+        .unwrap();
+    client.close(file, Access::READ);
+    wait_for("the last close", || shared.server().metrics().opens == 0);
 }
 
 /// A client that was cut off for longer than its lease opened its files again by their numbers. To a server that had been started two minutes before,
