@@ -81,7 +81,7 @@ pub(super) struct ClientCore {
     pub(super) closed: Closed,
     pub(super) budget: Budget,
     pub(super) unnamed: Unnamed,
-    /// Rises when data was committed: attributes fetched before may be old.
+    /// Rises when data was committed, and with each lock: attributes fetched before may be old.
     pub(super) placings: AtomicU64,
     pub(super) stop: Mutex<bool>,
     pub(super) wake: Condvar,

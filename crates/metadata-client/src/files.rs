@@ -86,6 +86,8 @@ pub(super) struct Held {
 pub(super) struct State {
     /// As the server reported it last.
     pub(super) inode: Option<Inode>,
+    /// A lock was taken since: its last holder may have changed the file.
+    inode_is_old: bool,
     /// By which it was reached last.
     pub(super) name: Option<Name>,
     /// Opens here, and those that the server counts in its session of that generation.
@@ -118,7 +120,7 @@ pub(super) struct State {
     pub(super) loss: Option<(u64, WriteBackError)>,
     /// Another one whenever maps fetched before may be old.
     pub(super) version: Version,
-    /// Rises when data was committed.
+    /// Rises when data was committed, and with each lock: attributes asked for before may be old.
     pub(super) placings: u64,
     /// Where the last read ended.
     pub(super) read_end: u64,
@@ -212,6 +214,18 @@ impl State {
         inode
     }
 
+    /// Somebody else may have changed the file: its attributes are asked for before anything relies on them.
+    pub(super) fn outdate_all(&mut self) {
+        self.outdate();
+        self.inode_is_old = true;
+        self.placings += 1;
+    }
+
+    /// Whether its attributes are to be asked for.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.inode.is_none() || self.inode_is_old
+    }
+
     /// Maps fetched before may be old.
     pub(super) fn outdate(&mut self) {
         self.version = Version::default();
@@ -225,6 +239,15 @@ impl State {
             _ => self.outdate(),
         }
         self.inode = Some(inode.clone());
+        self.inode_is_old = false;
+    }
+
+    /// Takes in attributes that were asked for when there had been so many [`placings`](Self::placings). After others since they may be old.
+    pub(super) fn learn(&mut self, inode: &Inode, placings: u64) {
+        match self.placings == placings {
+            true => self.set_inode(inode),
+            false => self.outdate_all(),
+        }
     }
 
     /// The uncommitted blocks of a range, newest contents.
@@ -441,7 +464,7 @@ impl Files {
         self.0.lock().values().cloned().collect()
     }
 
-    /// Forgets a file of which nothing is left to know.
+    /// Forgets a file of which nothing is left to know, and that nobody uses: not the caller either.
     pub(super) fn tidy(&self, no: InodeNo) {
         let mut files = self.0.lock();
         let idle = files.get(&no).is_some_and(|file| {

@@ -1,6 +1,6 @@
 //! Locks, which the server keeps.
 //!
-//! 1. The new holder of a lock sees what the last one wrote: maps are fetched again.
+//! 1. The new holder of a lock sees what the last one wrote: attributes and maps are fetched again.
 //! 2. Before a lock is released, the data of its holder is committed and durable.
 //! 3. What is held is noted here. A server that was started gets it claimed again, which it grants where it is sure that nobody else
 //!    had it. Else the file answers `Stale` until it is closed, so that nobody goes on without their locks.
@@ -8,6 +8,7 @@
 //!    released, and comes back where the server refuses the release. So nothing is claimed that somebody else may have been granted.
 //! 5. Where nobody knows whether a lock was granted, it is not noted, but its owner's next releases are sent to the server.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use metadata_proto::rpc::{
@@ -72,7 +73,8 @@ impl ClientCore {
                     let mut state = file.state.lock();
                     if state.generation == connected.session.generation {
                         state.locked(table, owner, lock);
-                        state.outdate();
+                        state.outdate_all();
+                        self.placings.fetch_add(1, Ordering::AcqRel);
                         return Ok(());
                     }
                     // The session ended since, and the lock with it.

@@ -79,6 +79,7 @@ impl ClientCore {
             return Err(self.too_late());
         };
         let file = self.files.get_or_new(no);
+        let before = file.state.lock().placings;
         // Asked again, in this session or another: it counts once in each.
         let opening = Opening::New(slot.once());
         let opened = self.call_in(|client, context, session| async move {
@@ -96,7 +97,7 @@ impl ClientCore {
         let name = self.names.get(no);
         let mut state = file.state.lock();
         state.opened(generation);
-        state.set_inode(&inode);
+        state.learn(&inode, before);
         state.name = name.or(state.name.take());
         Ok(state.seen(inode))
     }
@@ -129,7 +130,8 @@ impl ClientCore {
         let file = self.files.get_or_new(inode.no);
         let mut state = file.state.lock();
         state.opened(now.generation);
-        state.set_inode(&inode);
+        // Others here may have it open already.
+        state.learn(&inode, 0);
         state.name = Some(Name::new(parent, name));
         Ok(state.seen(inode))
     }
@@ -383,8 +385,12 @@ impl ClientCore {
                 file.state.lock().note_error(&e);
                 return Err(e);
             }
-            // Until there is an answer.
-            file.state.lock().unsure = true;
+            let before = {
+                let mut state = file.state.lock();
+                // Until there is an answer.
+                state.unsure = true;
+                state.placings
+            };
             // A server that restarted in between lost committed data: that is committed again first.
             let Some(changed) = self.change_in_incarnation(&change, Some(incarnation))? else {
                 return Ok(None);
@@ -397,7 +403,7 @@ impl ClientCore {
                 state.outdate();
             }
             if let Changed::Inode(inode) = &changed {
-                state.set_inode(inode);
+                state.learn(inode, before);
             }
             Ok(Some(changed))
         })

@@ -48,7 +48,7 @@ pub(super) struct MapsOf<'a> {
 impl ClientCore {
     pub(super) fn read_file(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let file = self.files.get_or_new(no);
-        if file.state.lock().inode.is_none() {
+        if file.state.lock().is_unknown() {
             self.attributes_of(no)?;
         }
         self.judge(&file);

@@ -31,7 +31,7 @@ impl ClientCore {
             .filter(|end| *end <= SIZE_MAX)
             .ok_or(Error::FileTooLarge)?;
         let file = self.files.get_or_new(no);
-        if file.state.lock().inode.is_none() {
+        if file.state.lock().is_unknown() {
             self.attributes_of(no)?;
         }
         // Earlier data was refused, which close or fsync will report: more would be for nothing.

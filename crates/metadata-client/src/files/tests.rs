@@ -1,3 +1,5 @@
+use model::FileKind;
+
 use super::*;
 
 fn block(byte: u8) -> Arc<Block> {
@@ -52,6 +54,30 @@ fn what_the_server_lost_comes_back_but_never_over_what_is_newer() {
     state.take_off();
     assert_eq!(bytes(&state.flight), [(0, 1), (1, 9), (3, 2), (4, 2)]);
     assert_eq!((state.size(), state.is_dirty()), (5 * BLOCK, false));
+}
+
+/// The end of the file was taken to be where it was before the commit. A write behind it, in the same block, wrote zeros over what was committed.
+#[test]
+fn attributes_from_before_a_commit_or_a_lock_are_not_relied_on() {
+    let inode = |size| Inode {
+        size,
+        ..Inode::new(InodeNo(7), FileKind::Regular, moment(1))
+    };
+    let mut state = State::default();
+    assert!(state.is_unknown());
+    state.learn(&inode(100), state.placings);
+    let asked = state.placings;
+    state.placings += 1;
+    state.set_inode(&inode(200));
+    state.learn(&inode(100), asked);
+    assert!(state.is_unknown() && state.size() == 200);
+    state.set_inode(&inode(200));
+    let asked = state.placings;
+    // A lock.
+    state.outdate_all();
+    assert!(state.is_unknown());
+    state.learn(&inode(100), asked);
+    assert!(state.is_unknown() && state.size() == 200);
 }
 
 #[test]

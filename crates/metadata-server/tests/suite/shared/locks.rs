@@ -99,6 +99,28 @@ fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
     }
 }
 
+/// A client that had the file open took it to be as long as before: it wrote zeros over what the other one had written in the same block.
+#[test]
+fn two_that_write_parts_of_a_block_under_a_lock_keep_each_others() {
+    let shared = Shared::with_long_leases();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("f"), "").unwrap();
+    let open = |path| File::options().write(true).open(path).unwrap();
+    let (one, two) = (open(a.path("f")), open(b.path("f")));
+    for (file, at) in [(&two, 100), (&one, 0), (&two, 5000), (&one, 4096)] {
+        flock(file, FlockOperation::LockExclusive).unwrap();
+        file.write_all_at(b"record", at).unwrap();
+        flock(file, FlockOperation::Unlock).unwrap();
+    }
+    let found = std::fs::read(a.path("f")).unwrap();
+    assert_eq!(found.len(), 5006);
+    for at in [0, 100, 4096, 5000] {
+        assert_eq!(&found[at..at + 6], b"record", "at {at}");
+    }
+}
+
 /// A client without a mount that has locked all of a file of the root.
 fn holder_of(shared: &Shared, name: &[u8]) -> Arc<SharedRoom> {
     let client = shared.client("killed", 0);
