@@ -22,6 +22,18 @@ impl Server {
             .or_errno("write", no)
     }
 
+    /// Adds all of `data` to the end of a shared file, which the kernel takes to be at `offset`.
+    pub(crate) fn append(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let is_known = self.opens.ends_at(no, offset);
+        let end = match is_known {
+            true => offset,
+            false => self.attributes(no)?.size,
+        };
+        self.write(no, end, data)?;
+        self.opens.note_end(no, end + data.len() as u64, !is_known);
+        Ok(())
+    }
+
     /// Writes all of `data`, which the kernel's cache accepted earlier. True where there was no space for it as new data.
     pub(crate) fn write_cached(
         &self,

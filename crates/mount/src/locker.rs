@@ -155,6 +155,9 @@ impl Server {
             .or_errno("lock", asked.no)?;
         // A close of another descriptor may have taken the note during the wait.
         note();
+        if asked.lock.kind != LockKind::Unlock {
+            self.opens.end_is_old(asked.no);
+        }
         Ok(())
     }
 

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
 
-use fuser::{ReplyData, ReplyLseek, ReplyWrite, Request, WriteFlags};
+use fuser::{OpenFlags, ReplyData, ReplyLseek, ReplyWrite, Request, WriteFlags};
 use model::InodeNo;
 
 use crate::errno::Errno;
 use crate::seeker::Seek;
 
+use super::shared::appends;
 use super::{Handler, caller, written};
 
 thread_local! {
@@ -76,7 +77,7 @@ impl Handler {
         no: InodeNo,
         offset: u64,
         data: &[u8],
-        flags: WriteFlags,
+        (flags, open_flags): (WriteFlags, OpenFlags),
         reply: ReplyWrite,
     ) {
         let answer = self.serve(req, || {
@@ -90,7 +91,11 @@ impl Handler {
                 // An fsync follows, where the kernel is to wait for it.
                 true => self.server.write_cached(no, offset, data),
                 false => {
-                    self.server.write(no, offset, data)?;
+                    // The answer has the kernel ask for the length again, and it drops what it keeps where that is another.
+                    match self.server.shared && appends(open_flags) {
+                        true => self.server.append(no, offset, data)?,
+                        false => self.server.write(no, offset, data)?,
+                    }
                     self.server.changed(no)?;
                     Ok(false)
                 }

@@ -357,11 +357,11 @@ impl Filesystem for Handler {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.answer_write(req, no(ino), offset, data, write_flags, reply);
+        self.answer_write(req, no(ino), offset, data, (write_flags, flags), reply);
     }
 
     /// A file that is not shared has nothing to flush. After one answer the kernel does not ask again; it writes its cache back and

@@ -23,7 +23,7 @@ fn access(flags: OpenFlags) -> Access {
     }
 }
 
-fn appends(flags: OpenFlags) -> bool {
+pub(super) fn appends(flags: OpenFlags) -> bool {
     flags.0 & libc::O_APPEND != 0
 }
 

@@ -5,7 +5,9 @@
 //! 2. What is remembered of a file goes when the kernel forgets the file, so there is no more of it than of lookups.
 //! 3. Each open of a shared file has a number of its own, its *handle*. Locks of the table of `fcntl` are noted with the handles they
 //!    were taken through, because the kernel sends no unlock for those of an open file description (`F_OFD_SETLK`).
-//! 4. Data that was written and could not be stored is reported by one fsync through each handle, and until then by each close of
+//! 4. What is added to a shared file goes to its end as the file system knows it, which the kernel does not: that is asked for after each lock, and
+//!    after [some time](SHARED).
+//! 5. Data that was written and could not be stored is reported by one fsync through each handle, and until then by each close of
 //!    one that writes.
 
 use std::collections::{HashMap, HashSet};
@@ -33,6 +35,8 @@ struct Known {
     version: Option<Version>,
     plain_until: Option<Instant>,
     bare_until: Option<Instant>,
+    /// Where a shared file ended after something was added here, and until when that is taken for right.
+    end: Option<(u64, Instant)>,
     /// Owners that may hold a lock of `fcntl`, and the handles through which they asked for it. A process, which may use several
     /// handles, or an open file description, which has one.
     owners: HashMap<u64, HashSet<u64>>,
@@ -98,6 +102,31 @@ impl Opens {
 
     pub(crate) fn forget(&self, no: InodeNo) {
         self.files.lock().known.remove(&no.0);
+    }
+
+    /// Whether a file ended here so short a time ago that it is still taken to end here.
+    pub(crate) fn ends_at(&self, no: InodeNo, end: u64) -> bool {
+        let files = self.files.lock();
+        let known = files.known.get(&no.0).and_then(|known| known.end);
+        known.is_some_and(|(at, until)| at == end && Instant::now() < until)
+    }
+
+    /// A file ends here now; `found`: where it ended before was asked for just now.
+    pub(crate) fn note_end(&self, no: InodeNo, end: u64, found: bool) {
+        let mut files = self.files.lock();
+        let known = &mut files.known.entry(no.0).or_default().end;
+        let until = match known {
+            Some((_, until)) if !found => *until,
+            _ => Instant::now() + SHARED,
+        };
+        *known = Some((end, until));
+    }
+
+    /// Others may have added to a file.
+    pub(crate) fn end_is_old(&self, no: InodeNo) {
+        if let Some(known) = self.files.lock().known.get_mut(&no.0) {
+            known.end = None;
+        }
     }
 
     /// Whether the file had no flags and no extended attributes at an open so short a time ago that its attributes of then

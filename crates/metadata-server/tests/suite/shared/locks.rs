@@ -16,7 +16,7 @@ use room::{
 };
 use rustix::fs::{FlockOperation, flock};
 
-use super::common::{LEASE, Shared, wait_for};
+use super::common::{LEASE, Shared, assert_same, wait_for};
 
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
@@ -118,6 +118,32 @@ fn two_that_write_parts_of_a_block_under_a_lock_keep_each_others() {
     assert_eq!(found.len(), 5006);
     for at in [0, 100, 4096, 5000] {
         assert_eq!(&found[at..at + 6], b"record", "at {at}");
+    }
+}
+
+/// Its kernel added to the end of before: over what the other one had added.
+#[test]
+fn what_is_added_to_a_file_under_a_lock_comes_after_what_others_added() {
+    let shared = Shared::with_long_leases();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("log"), "").unwrap();
+    let open = |path| File::options().append(true).open(path).unwrap();
+    let mut files = [open(a.path("log")), open(b.path("log"))];
+    let mut expected = String::new();
+    for n in 0..20 {
+        let file = &mut files[n / 3 % 2];
+        let line = format!("{n:>width$}\n", width = n * 300);
+        flock(&*file, FlockOperation::LockExclusive).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+        flock(&*file, FlockOperation::Unlock).unwrap();
+        expected += &line;
+    }
+    // In the mount that added last too.
+    for mount in [&a, &b] {
+        let found = std::fs::read(mount.path("log")).unwrap();
+        assert_same(&found, expected.as_bytes());
     }
 }
 

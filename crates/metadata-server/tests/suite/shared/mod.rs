@@ -100,6 +100,26 @@ fn an_open_shows_what_was_closed_before_also_of_a_file_that_is_open_already() {
     }
 }
 
+/// It was written to the end that the kernel knew: over what the other client had added.
+#[test]
+fn what_is_added_to_a_file_comes_after_what_another_client_added_since_it_was_opened() {
+    let shared = Shared::new();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("log"), "first\n").unwrap();
+    let open = |path| std::fs::File::options().append(true).open(path).unwrap();
+    let mut one = open(a.path("log"));
+    open(b.path("log")).write_all(b"second\n").unwrap();
+    one.write_all(b"third\n").unwrap();
+    one.write_all(b"fourth\n").unwrap();
+    drop(one);
+    for mount in [&a, &b] {
+        let found = std::fs::read_to_string(mount.path("log")).unwrap();
+        assert_eq!(found, "first\nsecond\nthird\nfourth\n");
+    }
+}
+
 #[test]
 fn a_large_file_arrives_whole_however_it_is_written() {
     let shared = Shared::new();
