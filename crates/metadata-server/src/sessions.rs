@@ -233,6 +233,13 @@ impl Session {
         Ok(borrowed.clone())
     }
 
+    /// The segment and the disk of a grant, if it is this session's.
+    pub fn place_of(&self, grant: WriteGrantId) -> Option<(SegmentNo, DiskId)> {
+        let held = self.held.lock();
+        let borrowed = held.grants.get(&grant);
+        borrowed.map(|borrowed| (borrowed.segment, borrowed.disk))
+    }
+
     /// Whether the grant is this session's.
     pub fn has_grant(&self, grant: WriteGrantId) -> bool {
         self.held.lock().grants.contains_key(&grant)

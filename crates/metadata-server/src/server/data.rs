@@ -207,8 +207,36 @@ pub(super) fn drop_privileges(
     Ok(())
 }
 
+/// Whether what a client wrote under a grant can be relied on.
+fn vouched(grant: WriteGrantId, disk: DiskId, wrote: Result<(), DurabilityError>) -> Reply<()> {
+    wrote.map_err(|e| match e {
+        DurabilityError::Lost => Refusal::GrantOver(grant),
+        DurabilityError::Disk(e) => {
+            tracing::warn!("what a client wrote cannot be vouched for: {e}");
+            Refusal::DiskUnreachable(disk)
+        }
+    })
+}
+
+/// Has the disks asked that are to be asked for what was written: with nothing held, so that nobody's names wait for one that is away.
+fn ask_disks((incarnation, session): &Here, written: &[Written]) -> Reply<()> {
+    let mut last = None;
+    for Written { grant, boot, .. } in written {
+        if last.replace((grant, boot)) != Some((grant, boot))
+            && let Some((segment, disk)) = session.place_of(*grant)
+        {
+            vouched(
+                *grant,
+                disk,
+                incarnation.storage.wrote_durably(segment, *boot),
+            )?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn place(
-    (incarnation, session): &Here,
+    here: &Here,
     no: InodeNo,
     written: Vec<Written>,
     mut onto: Option<Timestamp>,
@@ -216,6 +244,8 @@ pub(super) fn place(
     if written.len() > EXTENTS_MAX {
         return Err(Refusal::Posix(Posix::InvalidArgument));
     }
+    ask_disks(here, &written)?;
+    let (incarnation, session) = here;
     let _rights = incarnation.rights.read();
     let found = incarnation.reach(session, no).map_err(refusal)?;
     session.subject.write(found.object()).map_err(refusal)?;
@@ -249,14 +279,7 @@ pub(super) fn place(
                 true => incarnation.storage.wrote_durably(borrowed.segment, *boot),
                 false => incarnation.storage.wrote(borrowed.segment, *boot),
             };
-            match wrote {
-                Ok(()) => {}
-                Err(DurabilityError::Lost) => return Err(Refusal::GrantOver(*grant)),
-                Err(DurabilityError::Disk(e)) => {
-                    tracing::warn!("what a client wrote cannot be vouched for: {e}");
-                    return Err(Refusal::DiskUnreachable(borrowed.disk));
-                }
-            }
+            vouched(*grant, borrowed.disk, wrote)?;
         }
     }
     drop_privileges(incarnation, &session.subject, &found).map_err(refusal)?;

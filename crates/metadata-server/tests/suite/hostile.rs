@@ -337,6 +337,32 @@ fn what_the_waiting_calls_of_a_user_say_takes_a_bounded_memory() {
     });
 }
 
+/// A commit of data asked the disk while nobody's names could change.
+#[test]
+fn a_commit_that_waits_for_a_disk_keeps_nobody_from_making_files() {
+    let (mut world, _, alice, bob, d) = people(LONG);
+    let file = alice.make(d, "f", FileKind::Regular, 0o666).unwrap().no;
+    alice.chmod(d, 0o777).unwrap();
+    let granted = alice.write(&world, file, 1);
+    let mut written = alice.write_block(&world, &granted, 1, 4096, 1).unwrap();
+    // The server asks the disk whether that is its incarnation, and tries for five seconds.
+    written.boot.0[0] ^= 1;
+    world.disks[0].stop();
+    std::thread::scope(|scope| {
+        let placing = scope.spawn(|| alice.place(file, vec![written]));
+        let mut made = 0;
+        while !placing.is_finished() {
+            bob.make(d, &made.to_string(), FileKind::Regular, 0o600)
+                .unwrap();
+            made += 1;
+        }
+        let disk = world.disks[0].keys.id;
+        let answer = placing.join().unwrap();
+        assert_eq!(answer, Err(Refusal::DiskUnreachable(disk)));
+        assert!(made > 10, "{made} files while a commit waited");
+    });
+}
+
 #[test]
 fn calls_of_one_user_that_wait_leave_room_for_others() {
     // As many as may run at once of one user.
