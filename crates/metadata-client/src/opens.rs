@@ -79,27 +79,34 @@ impl ClientCore {
             return Err(self.too_late());
         };
         let file = self.files.get_or_new(no);
-        let before = file.state.lock().placings;
         // Asked again, in this session or another: it counts once in each.
         let opening = Opening::New(slot.once());
-        let opened = self.call_in(|client, context, session| async move {
-            client.open(context, session, opening, no, access).await
-        });
-        let (inode, generation) = match opened {
-            Ok(opened) => opened,
-            Err(e) => {
-                drop(file);
-                self.files.tidy(no);
-                return Err(gone(e));
+        loop {
+            let before = file.state.lock().placings;
+            let opened = self.call_in(|client, context, session| async move {
+                client.open(context, session, opening, no, access).await
+            });
+            let (inode, generation) = match opened {
+                Ok(opened) => opened,
+                Err(e) => {
+                    drop(file);
+                    self.files.tidy(no);
+                    return Err(gone(e));
+                }
+            };
+            self.judge(&file);
+            // While no session is taken up: one that was since has passed over this open, which ended with the one before.
+            let _standing = self.standing.lock();
+            if self.adopted.load(Ordering::Acquire) != generation {
+                continue;
             }
-        };
-        self.judge(&file);
-        let name = self.names.get(no);
-        let mut state = file.state.lock();
-        state.opened(generation);
-        state.learn(&inode, before);
-        state.name = name.or(state.name.take());
-        Ok(state.seen(inode))
+            let name = self.names.get(no);
+            let mut state = file.state.lock();
+            state.opened(generation);
+            state.learn(&inode, before);
+            state.name = name.or(state.name.take());
+            return Ok(state.seen(inode));
+        }
     }
 
     /// Makes a regular file and opens it.
@@ -123,7 +130,9 @@ impl ClientCore {
         let inode = inode(changed)?;
         self.reached(&inode, Name::new(parent, name));
         let now = self.connected(self.deadline())?.session;
-        if session != Some(now.id) {
+        let standing = self.standing.lock();
+        if session != Some(now.id) || self.adopted.load(Ordering::Acquire) != now.generation {
+            drop(standing);
             // Refused, which the server says again; or its session ended, and the open with it.
             return self.open_file(inode.no, access);
         }
