@@ -312,3 +312,16 @@ fn every_format_that_gnu_tar_writes_is_read() {
         assert_eq!(sum, 40 * 4096, "{format:?}");
     }
 }
+
+/// What failed: the name of a file below a directory of this name was cut to a hundred bytes. Programs that know no sparse files create
+/// such directories.
+#[test]
+fn a_long_name_that_looks_like_one_of_a_sparse_file_is_written_whole() {
+    let kind = |data| MemberKind::File { size: 0, data };
+    let path = format!("GNUSparseFile.0/{}", "n".repeat(200));
+    let members = [None, Some(vec![])].map(|data| (member(&path, kind(data)), Vec::new()));
+    let found = all(&written(&members)).unwrap();
+    for ((found, _), (member, _)) in found.iter().zip(&members) {
+        assert_eq!(found, member);
+    }
+}

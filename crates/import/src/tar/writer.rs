@@ -76,7 +76,15 @@ impl<W: Write> Writer<W> {
         };
         let mut header = Header::new_ustar();
         header.set_entry_type(kind);
-        self.names(&mut header, &mut records, &name, target.as_deref());
+        // A sparse file's own name is in a record already.
+        let is_named = !map.is_empty();
+        names(
+            &mut header,
+            &mut records,
+            &name,
+            is_named,
+            target.as_deref(),
+        );
         header.set_mode(u32::from(member.mode));
         for (key, number) in [("uid", member.uid), ("gid", member.gid)] {
             // Seven octal digits.
@@ -162,30 +170,6 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Name and target, shortened in the header where they do not fit, and whole in records then.
-    fn names(
-        &self,
-        header: &mut Header,
-        records: &mut Vec<u8>,
-        name: &[u8],
-        target: Option<&[u8]>,
-    ) {
-        let old = header.as_old_mut();
-        let len = name.len().min(old.name.len());
-        old.name[..len].copy_from_slice(&name[..len]);
-        // A sparse file's own name is in a record already.
-        if len < name.len() && !name.starts_with(b"GNUSparseFile.0/") {
-            pax::add(records, b"path", name);
-        }
-        if let Some(target) = target {
-            let len = target.len().min(old.linkname.len());
-            old.linkname[..len].copy_from_slice(&target[..len]);
-            if len < target.len() {
-                pax::add(records, b"linkpath", target);
-            }
-        }
-    }
-
     fn extension(&mut self, records: &[u8]) -> io::Result<()> {
         let mut header = Header::new_ustar();
         header.set_entry_type(EntryType::XHeader);
@@ -200,5 +184,28 @@ impl<W: Write> Writer<W> {
         self.to.write_all(records)?;
         let padding = records.len().wrapping_neg() % BLOCK;
         self.to.write_all(&[0; BLOCK][..padding])
+    }
+}
+
+/// Name and target, shortened in the header where they do not fit, and whole in records then; the name only unless it `is_named` in one.
+fn names(
+    header: &mut Header,
+    records: &mut Vec<u8>,
+    name: &[u8],
+    is_named: bool,
+    target: Option<&[u8]>,
+) {
+    let old = header.as_old_mut();
+    let len = name.len().min(old.name.len());
+    old.name[..len].copy_from_slice(&name[..len]);
+    if len < name.len() && !is_named {
+        pax::add(records, b"path", name);
+    }
+    if let Some(target) = target {
+        let len = target.len().min(old.linkname.len());
+        old.linkname[..len].copy_from_slice(&target[..len]);
+        if len < target.len() {
+            pax::add(records, b"linkpath", target);
+        }
     }
 }
