@@ -313,6 +313,57 @@ fn every_format_that_gnu_tar_writes_is_read() {
     }
 }
 
+/// A header of a member with `size` bytes of data.
+fn header(kind: u8, name: &str, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_path(name).unwrap();
+    header.set_entry_type(tar::EntryType::new(kind));
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header.set_cksum();
+    header
+}
+
+/// An extended header, `kind` `x` or `g`, of one record.
+fn extended(kind: u8, record: &str) -> Vec<u8> {
+    let mut blocks = header(kind, "h", record.len() as u64).as_bytes().to_vec();
+    blocks.extend(record.as_bytes());
+    blocks.resize(blocks.len().next_multiple_of(512), 0);
+    blocks
+}
+
+/// What failed: a stream that was cut off right behind the extended header of a member read as whole, without the member.
+#[test]
+fn a_stream_that_ends_between_a_member_s_headers_was_cut_short() {
+    let end = [0; 1024];
+    for (kind, record) in [(b'x', "9 path=a\n"), (b'L', "long\0"), (b'K', "long\0")] {
+        let cut = extended(kind, record);
+        for stream in [cut.clone(), [&cut[..], &end].concat()] {
+            let error = all(&stream).unwrap_err().to_string();
+            assert!(error.contains("cut short"), "{error}");
+        }
+    }
+    // Of an empty tree, git writes this.
+    assert_eq!(all(&extended(b'g', "13 comment=a\n")).unwrap(), []);
+}
+
+/// What failed: the sum of length and padding had one bit too many; the stream was read on at a wrong place.
+#[test]
+fn the_largest_length_that_a_number_has_is_only_one_that_is_cut_short() {
+    for kind in [b'0', b'~'] {
+        let mut stream = extended(b'x', "29 size=18446744073709551615\n");
+        stream.extend(header(kind, "f", 0).as_bytes());
+        stream.extend([1; 512]);
+        let mut reader = Reader::new(&stream[..]);
+        assert!(reader.next_member().unwrap().is_some());
+        let error = reader.next_member().unwrap_err().to_string();
+        assert!(error.contains("cut short"), "{error}");
+    }
+}
+
 /// What failed: the name of a file below a directory of this name was cut to a hundred bytes. Programs that know no sparse files create
 /// such directories.
 #[test]
@@ -324,4 +375,27 @@ fn a_long_name_that_looks_like_one_of_a_sparse_file_is_written_whole() {
     for ((found, _), (member, _)) in found.iter().zip(&members) {
         assert_eq!(found, member);
     }
+}
+
+/// What failed: a block of zeros in the middle of a stream was its end, and what followed was left out without a word.
+#[test]
+fn what_follows_the_end_of_a_stream_is_noticed() {
+    let stream = written(&sample());
+    let more = |stream: &[u8]| {
+        let mut reader = Reader::new(stream);
+        while reader.next_member().unwrap().is_some() {}
+        reader.has_more()
+    };
+    assert!(!more(&stream));
+    let mut padded = stream.clone();
+    padded.resize(stream.len().next_multiple_of(10_240), 0);
+    assert!(!more(&padded));
+    assert!(more(&[&padded[..], &stream].concat()));
+    // Some old programs fill the last record with what was in their memory.
+    padded[stream.len()..].fill(b'x');
+    assert!(!more(&padded));
+    let members = ["a", "b", "c"].map(|name| *header(b'0', name, 0).as_bytes());
+    let mut damaged = members.concat();
+    damaged[512..1024].fill(0);
+    assert!(more(&damaged));
 }

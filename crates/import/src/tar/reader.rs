@@ -8,7 +8,8 @@ use super::sparse::Map;
 use super::{BLOCK, MAX_EXTENSION, Member, MemberKind, inside, pax};
 use crate::{Error, Result};
 
-/// What is read behind the end of a stream, so that who writes it is not cut off while it fills its last record, in bytes.
+/// What is read behind the end of a stream, in bytes: so that who writes it is not cut off while it fills its last record, and that
+/// what follows is noticed.
 const AFTER_END: u64 = 1 << 20;
 
 /// A stream being read.
@@ -26,6 +27,7 @@ pub struct Reader<R> {
     /// Records that hold for all members that follow.
     global: Vec<(Vec<u8>, Vec<u8>)>,
     ended: bool,
+    has_more: bool,
 }
 
 /// What headers before a member's own say of it.
@@ -36,6 +38,8 @@ struct Extended {
     target: Option<Vec<u8>>,
     /// Bytes of all of them.
     len: u64,
+    /// Whether a member must follow that they are of.
+    awaits: bool,
 }
 
 impl Extended {
@@ -70,6 +74,7 @@ impl<R: Read> Reader<R> {
             ranges: Default::default(),
             global: Vec::new(),
             ended: false,
+            has_more: false,
         }
     }
 
@@ -78,12 +83,17 @@ impl<R: Read> Reader<R> {
         self.position
     }
 
+    /// Whether members follow soon behind the end of the stream: of another stream, or of this one, where a block of it was lost.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
     /// The next member; what was not read of the data of the one before is skipped. `None`: the stream is over.
     pub fn next_member(&mut self) -> Result<Option<Member>> {
         if self.ended {
             return Ok(None);
         }
-        self.skip(self.left + self.padding)?;
+        self.skip(self.left.saturating_add(self.padding))?;
         (self.left, self.padding) = (0, 0);
         self.ranges.clear();
         let mut extended = Extended {
@@ -93,12 +103,17 @@ impl<R: Read> Reader<R> {
         loop {
             let Some(header) = self.header()? else {
                 self.ended = true;
-                return Ok(None);
+                return match extended.awaits {
+                    true => Err(self.ends(io::ErrorKind::UnexpectedEof.into())),
+                    false => Ok(None),
+                };
             };
             let size = header
                 .entry_size()
                 .map_err(|e| bad(format!("a header's size: {e}")))?;
-            match header.as_bytes()[156] {
+            let kind = header.as_bytes()[156];
+            extended.awaits |= matches!(kind, b'x' | b'X' | b'L' | b'K');
+            match kind {
                 b'x' | b'X' => {
                     let data = self.extension(size, &mut extended)?;
                     extended.records.extend(pax::records(&data).map_err(bad)?);
@@ -344,25 +359,19 @@ impl<R: Read> Reader<R> {
             return Err(bad(format!("it ends within a header, at byte {start}")));
         }
         if block.iter().all(|b| *b == 0) {
-            io::copy(&mut (&mut self.from).take(AFTER_END), &mut io::sink())
+            let mut rest = Vec::new();
+            (&mut self.from)
+                .take(AFTER_END)
+                .read_to_end(&mut rest)
                 .map_err(|e| self.ends(e))?;
+            self.has_more = rest.chunks_exact(BLOCK).any(|block| {
+                let mut header = Header::new_old();
+                header.as_mut_bytes().copy_from_slice(block);
+                is_summed(&header)
+            });
             return Ok(None);
         }
-        let sum = |signed: bool| -> i64 {
-            header
-                .as_bytes()
-                .iter()
-                .enumerate()
-                .map(|(at, byte)| match (at, signed) {
-                    (148..156, _) => i64::from(b' '),
-                    (_, true) => i64::from(*byte as i8),
-                    (_, false) => i64::from(*byte),
-                })
-                .sum()
-        };
-        let recorded = header.cksum().map(i64::from).unwrap_or(-1);
-        // Some old programs summed signed bytes.
-        if recorded != sum(false) && recorded != sum(true) {
+        if !is_summed(&header) {
             return Err(bad(format!(
                 "at byte {start} is no header: it is damaged, or no tar stream at all"
             )));
@@ -419,6 +428,25 @@ impl<R: Read> Reader<R> {
             }
         }
     }
+}
+
+/// Whether a header's sum is that of its bytes.
+fn is_summed(header: &Header) -> bool {
+    let sum = |signed: bool| -> i64 {
+        header
+            .as_bytes()
+            .iter()
+            .enumerate()
+            .map(|(at, byte)| match (at, signed) {
+                (148..156, _) => i64::from(b' '),
+                (_, true) => i64::from(*byte as i8),
+                (_, false) => i64::from(*byte),
+            })
+            .sum()
+    };
+    let recorded = header.cksum().map(i64::from).unwrap_or(-1);
+    // Some old programs summed signed bytes.
+    recorded == sum(false) || recorded == sum(true)
 }
 
 fn refuse_compressed(first: &[u8]) -> Result<()> {

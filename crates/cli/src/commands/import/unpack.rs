@@ -99,6 +99,12 @@ impl<'a> Unpack<'a> {
             let done = self.member(&path, &member, reader);
             self.note(&path, done)?;
         }
+        if reader.has_more() {
+            let error = Error::failed(
+                "members behind the end of the stream were left out: another stream follows, or this one lost a block",
+            );
+            self.failures.note(&error, self.global);
+        }
         self.links()?;
         self.directories()
     }

@@ -235,6 +235,9 @@ fn a_stream_that_is_none_is_refused_with_the_next_step() {
     assert!(ran.err.contains("cut short"), "{}", ran.err);
     assert_eq!(s.with_pass(["ls", "room:/"]), "a\nb\n");
     assert_eq!(import(&whole).code, 0);
+    let followed = import(&[&whole[..], &whole].concat());
+    assert_eq!(followed.code, 1, "{}", followed.err);
+    assert!(followed.err.contains("were left out"), "{}", followed.err);
     // Two things cannot come from standard input.
     let both = s.run_with_input(
         ["import", "--tar", "-", "room", "--passphrase-file", "-"],
