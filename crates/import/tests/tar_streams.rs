@@ -364,6 +364,34 @@ fn the_largest_length_that_a_number_has_is_only_one_that_is_cut_short() {
     }
 }
 
+/// What failed: of two global headers the first one counted for the member right behind the second one.
+#[test]
+fn a_later_global_header_counts_and_a_member_s_own_counts_more() {
+    let stream = [
+        &extended(b'g', "11 mtime=1\n")[..],
+        &extended(b'g', "11 mtime=2\n"),
+        header(b'0', "second", 0).as_bytes(),
+        &extended(b'x', "11 mtime=4\n"),
+        &extended(b'g', "11 mtime=3\n"),
+        header(b'0', "own", 0).as_bytes(),
+        header(b'0', "third", 0).as_bytes(),
+    ]
+    .concat();
+    let found = all(&stream).unwrap();
+    let times: Vec<_> = found.iter().map(|(member, _)| member.mtime.0).collect();
+    assert_eq!(times, [2, 4, 3]);
+}
+
+/// What failed: files from before 1970 in GNU's format became files of 1970.
+#[test]
+fn a_time_before_1970_in_a_header_is_read() {
+    let mut old = header(b'0', "old", 0);
+    old.as_old_mut().mtime = [0xFF; 12];
+    old.as_old_mut().mtime[11] = 0xFE;
+    old.set_cksum();
+    assert_eq!(all(old.as_bytes()).unwrap()[0].0.mtime, (-2, 0));
+}
+
 /// What failed: the name of a file below a directory of this name was cut to a hundred bytes. Programs that know no sparse files create
 /// such directories.
 #[test]

@@ -121,7 +121,9 @@ impl<R: Read> Reader<R> {
                 b'g' => {
                     let data = self.extension(size, &mut extended)?;
                     let records = pax::records(&data).map_err(bad)?;
-                    extended.records.splice(0..0, records.iter().cloned());
+                    // Behind those of earlier ones, before the member's own.
+                    let at = self.global.len();
+                    extended.records.splice(at..at, records.iter().cloned());
                     self.global.extend(records);
                     let len: usize = self.global.iter().map(|(k, v)| k.len() + v.len()).sum();
                     if len as u64 > MAX_EXTENSION {
@@ -223,7 +225,8 @@ impl<R: Read> Reader<R> {
         };
         let mtime = match moment("mtime")? {
             Some(mtime) => mtime,
-            None => (i64::try_from(header.mtime().unwrap_or(0)).unwrap_or(0), 0),
+            // Of GNU's format, before 1970: in two's complement.
+            None => (header.mtime().unwrap_or(0).cast_signed(), 0),
         };
         let xattrs = extended
             .records
