@@ -23,6 +23,8 @@ pub(crate) struct Keys {
     catalog: Arc<CurrentCatalog>,
     commits: Arc<Commits>,
     header: Mutex<HeaderState>,
+    /// The revision that the catalog remembers, at least.
+    noted: Mutex<u64>,
 }
 
 impl Keys {
@@ -37,6 +39,7 @@ impl Keys {
             catalog,
             commits,
             header: Mutex::new(header),
+            noted: Mutex::new(0),
         }
     }
 
@@ -75,12 +78,13 @@ impl Keys {
         Ok(value)
     }
 
-    /// Has the catalog remember a revision of the header, with its next commit.
+    /// Has the catalog remember a revision of the header, or a newer one that it knows already, with its next commit.
     pub(crate) fn note_revision(&self, revision: u64) -> Result<()> {
         let _change = self.commits.change()?;
-        let revision = revision.to_string();
+        let mut noted = self.noted.lock();
+        *noted = revision.max(*noted);
         let catalog = self.catalog.get();
-        Ok(catalog.set_meta(HEADER_REVISION, revision.as_bytes())?)
+        Ok(catalog.set_meta(HEADER_REVISION, noted.to_string().as_bytes())?)
     }
 
     pub(crate) fn slots(&self) -> Vec<SlotInfo> {
@@ -124,4 +128,32 @@ pub(crate) fn restore(
         catalog::Catalog::open(storage, CATALOG, &key, &options)?;
     }
     header::write_both(&**storage, backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use seal::Secret;
+
+    use super::*;
+    use crate::Room;
+    use crate::testing::{credential, options, room_in};
+
+    /// What failed: of two changes of keys at once the slower one, which then failed, noted the header that it had found. The catalog
+    /// forgot the other's, so that the header of before could be put back.
+    #[test]
+    fn a_note_that_comes_late_takes_nothing_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = room_in(dir.path());
+        let before = room.header_backup();
+        let late = room.parts.keys.header().header.revision();
+        room.add_slot(NewCredential::RawKey(Secret::from(vec![8; 32])), "")
+            .unwrap();
+        room.parts.keys.note_revision(late).unwrap();
+        room.close().unwrap();
+        for name in [header::HEADER, header::BACKUP] {
+            std::fs::write(dir.path().join("room").join(name), &before).unwrap();
+        }
+        let opened = Room::open(&dir.path().join("room"), &credential(), options(dir.path()));
+        assert!(matches!(opened, Err(Error::OldHeader { .. })), "{opened:?}");
+    }
 }
