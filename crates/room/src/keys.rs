@@ -1,6 +1,7 @@
 //! Key slots and the header's backup.
 //!
-//! 1. A change is made on a copy of the header, written, and only then taken over: a failed write changes nothing here.
+//! 1. A change is made on a copy of the header, written, and only then taken over. Where something fails, the header of before is written again: after
+//!    an error, the keys are those of before, as far as the storage lets it.
 //! 2. The catalog remembers the newest revision, so an older header put back is noticed when the room is opened.
 
 use std::sync::Arc;
@@ -68,14 +69,34 @@ impl Keys {
             bytes: Vec::new(),
         };
         let value = change(&mut next).map_err(Error::from)?;
-        next.store(&*self.env.storage)?;
-        *header = next;
-        let revision = header.header.revision();
+        if let Err(e) = next.store(&*self.env.storage) {
+            // The caller may throw a new key away now, or go on with the one before.
+            let _ = header::write_both(&*self.env.storage, &header.bytes);
+            return Err(e);
+        }
+        let revision = next.header.revision();
+        let before = std::mem::replace(&mut *header, next);
         drop(header);
-        self.note_revision(revision)?;
-        // The header itself is durable; a transaction that was begun meanwhile takes what the catalog remembers of it along.
-        self.commits.commit_or_defer()?;
+        // A transaction that was begun meanwhile takes what the catalog remembers of it along.
+        self.note_revision(revision)
+            .and_then(|()| self.commits.commit_or_defer())
+            .or_else(|e| self.take_back(before, revision, e))?;
         Ok(value)
+    }
+
+    /// Puts the slots of before in the place of those of a revision that the catalog could not note, and returns its error; unless another change
+    /// follows that revision.
+    fn take_back(&self, mut before: HeaderState, revision: u64, error: Error) -> Result<()> {
+        let mut header = self.header.lock();
+        if header.header.revision() != revision {
+            tracing::warn!("the catalog has not noted a change of the header: {error}");
+            return Ok(());
+        }
+        // The catalog may have noted it all the same, and takes no earlier one.
+        before.header = before.header.following(&header.header);
+        before.store(&*self.env.storage)?;
+        *header = before;
+        Err(error)
     }
 
     /// Has the catalog remember a revision of the header, or a newer one that it knows already, with its next commit.

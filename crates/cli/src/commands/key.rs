@@ -88,7 +88,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             new,
         } => {
             let request = |with, new| Request::AddSlot { with, new, label };
-            let slot = with_new(&room, &open, &new, request)?;
+            let slot = with_new(&room, &open, &new, global, request)?;
             reported(&room, slot, "added", global);
             Ok(())
         }
@@ -100,7 +100,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         } => {
             let (access, with) = Access::reach_with_key(&room, &open, Intent::Change)?;
             access.run(&Request::RemoveSlot { with, slot, force }, &|_, _| true)?;
-            access.close()?;
+            close(access, global);
             reported(&room, slot, "removed", global);
             Ok(())
         }
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             new,
         } => {
             let request = |with, new| Request::ChangeSlot { with, slot, new };
-            let slot = with_new(&room, &open, &new, request)?;
+            let slot = with_new(&room, &open, &new, global, request)?;
             reported(&room, slot, "changed", global);
             Ok(())
         }
@@ -124,6 +124,7 @@ fn with_new(
     room: &Path,
     open: &OpenArgs,
     new: &NewCredentialArgs,
+    global: &Global,
     request: impl FnOnce(Given, NewGiven) -> Request,
 ) -> Result<u32> {
     check_recipients(&new.new_recipient)?;
@@ -132,8 +133,15 @@ fn with_new(
     let Reply::Slot(slot) = access.run(&request(with, new), &|_, _| true)? else {
         return Err(unexpected());
     };
-    access.close()?;
+    close(access, global);
     Ok(slot)
+}
+
+/// Closes a room whose keys are changed, and durably so: a failure now must not be taken for one of that.
+fn close(access: Access, global: &Global) {
+    if let Err(e) = access.close() {
+        output::note(global, format!("warning: the keys are changed, but {e}"));
+    }
 }
 
 fn reported(room: &Path, slot: u32, what: &str, global: &Global) {

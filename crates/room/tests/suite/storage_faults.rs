@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::sound;
 use crate::common::stored::{create_on, key, open_on, options};
-use room::{Error, Fallocate, FileSystem as _, InodeNo, Room, SetAttr};
+use room::{
+    Credential, Error, Fallocate, FileSystem as _, InodeNo, NewCredential, Room, Secret, SetAttr,
+};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
-use storage::{OpenMode, Storage};
+use storage::{OpenMode, Overlay, Storage};
 
 fn room(storage: &FaultyStorage<MemoryStorage>) -> Room {
     create_on(Arc::new(storage.clone()), options())
@@ -260,4 +262,46 @@ fn a_rekey_during_which_one_operation_fails_leaves_a_room_that_opens() {
         .step_by(5)
         .take_while(|nth| rekey(*nth, Fault::Io, None));
     assert!(others.count() > 5);
+}
+
+/// What failed: a change of a key whose header was written was reported as failed where something behind that failed. The key before it
+/// opened the room no more, and who throws a new key away whose setting failed has lost the room.
+#[test]
+fn a_key_change_that_fails_leaves_the_key_before_it() {
+    let raw = |byte| Secret::from(vec![byte; 32]);
+    let mut failed = 0;
+    for (fault, is_cut) in [
+        (Fault::Io, false),
+        (Fault::Io, true),
+        (Fault::NoSpace, false),
+        (Fault::NoSpace, true),
+    ] {
+        for nth in 1.. {
+            let storage = FaultyStorage::new(MemoryStorage::new());
+            let room = room(&storage);
+            storage.refuse_any(nth, fault, Times::Once);
+            let changed = room.change_slot(0, NewCredential::RawKey(raw(8)));
+            let (refused, what) = (storage.refused(), storage.first_refused());
+            storage.heal();
+            if is_cut {
+                storage.inner().power_cut();
+            }
+            drop(room);
+            let opens = |byte| {
+                let above = Overlay::new(Arc::new(storage.clone()));
+                let key = Credential::RawKey(raw(byte));
+                Room::open_on(Arc::new(above), &key, options()).is_ok()
+            };
+            let found = (opens(7), opens(8));
+            match &changed {
+                Ok(()) => assert_eq!(found, (false, true), "{what:?}"),
+                Err(e) => assert!(found.0, "{what:?}: {e}: {found:?}"),
+            }
+            failed += u64::from(changed.is_err());
+            if refused == 0 {
+                break;
+            }
+        }
+    }
+    assert!(failed > 10, "{failed}");
 }

@@ -248,6 +248,14 @@ impl Header {
         self.revision
     }
 
+    /// This header as one that follows `other`, by its revision: what `other` changed of it is taken back.
+    pub fn following(&self, other: &Header) -> Header {
+        Header {
+            revision: other.revision + 1,
+            ..self.clone()
+        }
+    }
+
     /// Which master key the room has: 1 at first, raised by one when a rekey begins.
     pub fn epoch(&self) -> u32 {
         self.epoch
