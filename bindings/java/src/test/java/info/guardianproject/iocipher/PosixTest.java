@@ -168,6 +168,24 @@ class PosixTest extends DropIn {
         assertEquals(0, new File("/d").list().length);
         assertTrue(new File("/d").isDirectory() && new File("/kept").exists());
         assertThrows(IllegalArgumentException.class, () -> IoUtils.deleteContents(new File("/kept")));
+        // What failed: where a link to a directory could not be deleted, what is in that directory was.
+        assertTrue(new File("/elsewhere").mkdir());
+        put("/elsewhere/kept", "x");
+        new Posix().symlink("/elsewhere", "/d/link");
+        File refused = new File("/d/link") {
+            @Override
+            public boolean delete() {
+                return false;
+            }
+        };
+        File withLink = new File("/d") {
+            @Override
+            public File[] listFiles() {
+                return new File[] {refused};
+            }
+        };
+        assertThrows(IOException.class, () -> IoUtils.deleteContents(withLink));
+        assertTrue(new File("/elsewhere/kept").exists());
         ErrnoException e = new ErrnoException("open", OsConstants.ENOENT);
         assertTrue(e.getMessage().contains("No such file"));
         assertSame(e, assertThrows(IOException.class, e::rethrowAsIOException).getCause());

@@ -2,6 +2,7 @@ package info.guardianproject.libcore.io;
 
 import info.guardianproject.iocipher.File;
 import info.guardianproject.iocipher.FileDescriptor;
+import info.guardianproject.iocipher.Mount;
 import java.io.IOException;
 import java.net.Socket;
 
@@ -79,7 +80,7 @@ public final class IoUtils {
         for (File file : files) {
             // A link to a directory is deleted, and not what it leads to.
             if (!file.delete()) {
-                if (file.isDirectory()) {
+                if (Mount.room().stat(file.getAbsolutePath(), false).isDirectory()) {
                     deleteContents(file);
                 }
                 if (!file.delete()) {
