@@ -186,7 +186,7 @@ typedef struct {
   // Where this machine remembers the newest state it saw of rooms; NULL: `$XDG_STATE_HOME/strongroom`, else
   // `~/.local/state/strongroom`.
   const char *state_dir;
-  // Of a new passphrase or key file: memory of Argon2id in KiB, 8,192 to 4,194,304; 0, with the next two: measured to about a second.
+  // Of a new passphrase or key file: memory of Argon2id in KiB, 8,192 to 1,048,576; 0, with the next two: measured to about a second.
   uint32_t argon2_memory_kib;
   // Its passes, 1 to 64.
   uint32_t argon2_passes;

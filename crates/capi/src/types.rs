@@ -55,7 +55,7 @@ pub struct strongroom_options {
     /// Where this machine remembers the newest state it saw of rooms; NULL: `$XDG_STATE_HOME/strongroom`, else
     /// `~/.local/state/strongroom`.
     pub state_dir: *const c_char,
-    /// Of a new passphrase or key file: memory of Argon2id in KiB, 8,192 to 4,194,304; 0, with the next two: measured to about a second.
+    /// Of a new passphrase or key file: memory of Argon2id in KiB, 8,192 to 1,048,576; 0, with the next two: measured to about a second.
     pub argon2_memory_kib: u32,
     /// Its passes, 1 to 64.
     pub argon2_passes: u32,
