@@ -363,17 +363,20 @@ public final class RoomFileSystemProvider extends FileSystemProvider {
             }
         }
         if (asked.contains(StandardCopyOption.COPY_ATTRIBUTES)) {
-            copyAttributes(attributes, to);
+            copyAttributes(from, attributes, to);
         }
     }
 
-    private static void copyAttributes(Attributes attributes, RoomPath to) throws IOException {
+    private static void copyAttributes(RoomPath from, Attributes attributes, RoomPath to) throws IOException {
         Stat stat = attributes.stat();
         boolean link = attributes.isSymbolicLink();
         change(to, null, room -> {
             room.setOwner(to.text(), false, stat.owner(), stat.group());
             if (!link) {
                 room.setMode(to.text(), stat.mode());
+                for (String name : from.room().xattrNames(from.text())) {
+                    room.setXattr(to.text(), name, from.room().xattr(from.text(), name), Room.XattrMode.ANY);
+                }
             }
             room.setAccessed(to.text(), false, stat.accessedSeconds(), stat.accessedNanos());
             room.setModified(to.text(), false, stat.modifiedSeconds(), stat.modifiedNanos());
@@ -446,6 +449,8 @@ public final class RoomFileSystemProvider extends FileSystemProvider {
             how.add(StandardCopyOption.REPLACE_EXISTING);
         }
         copy(from, to, how.toArray(new CopyOption[0]));
+        // The two rooms commit for themselves: after a crash it would be in neither.
+        change(to, null, Room::sync);
         delete(from);
     }
 

@@ -278,6 +278,30 @@ class ProviderTest {
         assertEquals(Set.of("f", "l2", "l3", "empty", "full2"), names(at("/")));
     }
 
+    /** What failed: after a crash a file that was moved could be in neither room, and its extended attributes were always lost. */
+    @Test
+    void what_moves_to_another_room_is_durable_there_before_it_is_gone_here() throws IOException {
+        Path second = temporary.resolve("second");
+        Path killed = temporary.resolve("killed");
+        try (FileSystem other = FileSystems.newFileSystem(RoomFileSystemProvider.uri(second), key("createRoom", true, "commitInterval", 0))) {
+            Files.writeString(at("/f"), "x");
+            Files.setAttribute(at("/f"), "user:note", ByteBuffer.wrap(new byte[] {7}));
+            Files.move(at("/f"), other.getPath("/f"));
+            assertFalse(Files.exists(at("/f")));
+            try (Stream<Path> all = Files.walk(second)) {
+                for (Path file : all.collect(Collectors.toList())) {
+                    if (Files.isDirectory(file) || Files.isRegularFile(file)) {
+                        Files.copy(file, killed.resolve(second.relativize(file)));
+                    }
+                }
+            }
+        }
+        try (FileSystem after = FileSystems.newFileSystem(RoomFileSystemProvider.uri(killed), key("acceptRollback", true))) {
+            assertEquals("x", Files.readString(after.getPath("/f")));
+            assertArrayEquals(new byte[] {7}, (byte[]) Files.getAttribute(after.getPath("/f"), "user:note"));
+        }
+    }
+
     @Test
     void files_move_and_copy_between_two_rooms() throws IOException {
         Path second = temporary.resolve("second");
