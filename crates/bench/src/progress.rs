@@ -3,7 +3,7 @@
 //! A measurement reports to a [`Progress`], which its caller chooses. Reports must not cost time inside a measurement:
 //! report between rounds, or from the thread that only waits.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -108,7 +108,8 @@ impl Progress for Terminal {
 
     fn note(&self, words: &str) {
         if self.bar.is_hidden() {
-            eprintln!("{words}");
+            // Nobody has to read it.
+            let _ = writeln!(std::io::stderr(), "{words}");
         } else {
             self.bar.println(words);
         }

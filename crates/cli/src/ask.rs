@@ -9,6 +9,7 @@ use seal::Secret;
 use seal::age::secrecy::SecretString;
 
 use crate::error::{Error, Result};
+use crate::output::to_stderr;
 
 /// Below this many characters a new passphrase draws a warning.
 const SHORT_PASSPHRASE: usize = 12;
@@ -47,7 +48,7 @@ pub(crate) fn new_passphrase(of: &str) -> Result<Secret> {
         if first == second {
             return Ok(first);
         }
-        eprintln!("The two differ; once more, please.");
+        to_stderr("The two differ; once more, please.");
     }
 }
 
@@ -55,10 +56,10 @@ pub(crate) fn new_passphrase(of: &str) -> Result<Secret> {
 pub(crate) fn warn_if_short(secret: &Secret) {
     let characters = String::from_utf8_lossy(secret.expose()).chars().count();
     if characters < SHORT_PASSPHRASE {
-        eprintln!(
+        to_stderr(format_args!(
             "warning: a passphrase of {characters} characters can be guessed by anyone with the room's directory; \
              several words in a row are safer"
-        );
+        ));
     }
 }
 
@@ -93,7 +94,7 @@ pub(crate) struct Terminal;
 
 impl seal::age::Callbacks for Terminal {
     fn display_message(&self, message: &str) {
-        eprintln!("{message}");
+        to_stderr(message);
     }
 
     fn confirm(&self, message: &str, yes: &str, no: Option<&str>) -> Option<bool> {

@@ -67,7 +67,7 @@ pub use exit::Exit;
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     seal::protect_process();
     if let Err(error) = bucket::hand_over(&arguments) {
-        eprintln!("strongroom: {error}");
+        output::to_stderr(format_args!("strongroom: {error}"));
         return error.exit().into();
     }
     if mounting::helper::is_helper(&arguments) {
@@ -91,13 +91,13 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let command = match command {
         Ok(command) => command,
         Err(refusal) => {
-            eprintln!("strongroom: {refusal}");
+            output::to_stderr(format_args!("strongroom: {refusal}"));
             return Exit::Usage.into();
         }
     };
     if commands::bench::asks_for_help(&arguments) {
         let Err(error) = commands::bench::help(&arguments);
-        eprintln!("strongroom: {error}");
+        output::to_stderr(format_args!("strongroom: {error}"));
         return error.exit().into();
     }
     let cli = match commands::Cli::parse_with(command, &arguments) {

@@ -2,10 +2,15 @@
 //!
 //! 1. Standard output carries only what was asked for; everything else goes to standard error.
 //! 2. With `--json` every reported thing is one JSON object on one line; field names do not change.
+//! 3. Nobody has to read what is printed: a reader that has gone changes neither what a command does nor its exit code. Only what
+//!    was asked for to be read, and nothing else ([`bytes`], [`entry`]), ends where its reader does.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use room::{FileKind, Timestamp};
 use serde::Serialize;
@@ -20,35 +25,78 @@ pub(crate) use crate::words::{
     count, device, end, kind_word, mode_letters, moment, now, quoted, shown, shown_path, size,
 };
 
-/// Writes to standard output. A reader that has gone (`| head`) ends the program quietly.
-pub fn bytes(data: &[u8]) {
+/// Whether a line was lost that somebody may have waited for.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+
+fn write(data: &[u8]) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    if let Err(e) = stdout.write_all(data).and_then(|()| stdout.flush()) {
-        if e.kind() == std::io::ErrorKind::BrokenPipe {
+    stdout.write_all(data)?;
+    stdout.flush()
+}
+
+/// Standard output did not take what was asked for.
+pub(crate) fn not_written(e: std::io::Error) -> Error {
+    Error::host(Path::new("standard output"), e)
+}
+
+/// Writes to standard output, by a command that does nothing else: a reader that has gone (`| head`) ends the program quietly, any
+/// other error ends it too.
+pub fn bytes(data: &[u8]) {
+    if let Err(e) = write(data) {
+        if e.kind() == ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
-        eprintln!("strongroom: standard output: {e}");
-        std::process::exit(i32::from(Exit::Failed.code()));
+        let error = not_written(e);
+        to_stderr(format_args!("strongroom: {error}"));
+        std::process::exit(i32::from(error.exit().code()));
     }
 }
 
-/// Writes a line to standard output.
+/// Writes a line to standard output, as [`bytes`] does.
+pub fn entry(text: impl AsRef<str>) {
+    bytes(format!("{}\n", text.as_ref()).as_bytes());
+}
+
+/// Writes a JSON object as a line, as [`bytes`] does.
+pub fn json_entry(value: &impl Serialize) {
+    entry(json_text(value));
+}
+
+/// Writes a line to standard output. The command goes on where that fails: it may be in the middle of its work. An error other than
+/// a reader that has gone is reported once, and [`crate::program::end`] has the exit code.
 pub fn line(text: impl AsRef<str>) {
-    let mut text = text.as_ref().to_owned();
-    text.push('\n');
-    bytes(text.as_bytes());
+    if let Err(e) = write(format!("{}\n", text.as_ref()).as_bytes())
+        && e.kind() != ErrorKind::BrokenPipe
+        && !IS_LOST.swap(true, Ordering::Relaxed)
+    {
+        to_stderr(format_args!("strongroom: {}", not_written(e)));
+    }
+}
+
+/// Whether a [`line`] was lost.
+pub(crate) fn is_lost() -> bool {
+    IS_LOST.load(Ordering::Relaxed)
 }
 
 /// Writes a JSON object as a line.
 pub fn json_line(value: &impl Serialize) {
+    line(json_text(value));
+}
+
+fn json_text(value: &impl Serialize) -> String {
     // Our own reports have text for keys and cannot fail.
-    line(serde_json::to_string(value).expect("our own reports are JSON"));
+    serde_json::to_string(value).expect("our own reports are JSON")
+}
+
+/// Writes a line to standard error. Where nobody can be reached there (a closed pipe, a log on a full disk), nothing else fails.
+pub fn to_stderr(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Says something that is not a result, unless asked to be quiet.
 pub fn note(global: &Global, text: impl AsRef<str>) {
     if !global.quiet {
-        eprintln!("{}", text.as_ref());
+        to_stderr(text.as_ref());
     }
 }
 
@@ -67,9 +115,9 @@ pub fn report(error: &Error, global: &Global) {
     }
     if global.json {
         let value = json!({"error": error.to_string(), "exit": error.exit().code()});
-        eprintln!("{value}");
+        to_stderr(value);
     } else {
-        eprintln!("strongroom: {error}");
+        to_stderr(format_args!("strongroom: {error}"));
     }
 }
 

@@ -18,7 +18,9 @@ pub use crate::size::bytes;
 
 /// Writing results, notes and failures.
 pub mod output {
-    pub use crate::output::{bytes, done, json_line, line, note, report};
+    pub use crate::output::{
+        bytes, done, entry, json_entry, json_line, line, note, report, to_stderr,
+    };
 }
 
 /// Manual pages, one for each command.
@@ -49,6 +51,8 @@ pub fn parse<P: clap::Parser>(arguments: &[OsString]) -> std::result::Result<P, 
 /// Reports how a command ended.
 pub fn end(result: Result<()>, global: &Global) -> ExitCode {
     match result {
+        // What could not be written was reported already.
+        Ok(()) if crate::output::is_lost() => Exit::Failed.into(),
         Ok(()) => Exit::Ok.into(),
         Err(error) => {
             crate::output::report(&error, global);

@@ -142,11 +142,11 @@ impl Sum<'_> {
 
     fn show(&self, path: &Path, (bytes, files): (u64, u64)) {
         if self.global.json {
-            output::json_line(
+            output::json_entry(
                 &json!({"path": path.to_string_lossy(), "bytes": bytes, "files": files}),
             );
         } else {
-            output::line(format!(
+            output::entry(format!(
                 "{:>12}  {}",
                 output::size(bytes),
                 output::shown_path(path)

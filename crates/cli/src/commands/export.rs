@@ -133,7 +133,7 @@ fn export<W: Write>(args: &Args, from: &RoomPath, to: W, global: &Global) -> Res
     closed?;
     // The stream itself may go to standard output.
     if global.json {
-        eprintln!("{}", json!({"files": files, "bytes": bytes}));
+        output::to_stderr(json!({"files": files, "bytes": bytes}));
     } else {
         output::note(
             global,

@@ -69,7 +69,7 @@ impl Lister<'_> {
             fault,
         })?;
         if titled && !self.global.json {
-            output::line(format!("{}:", output::shown_path(dir)));
+            output::entry(format!("{}:", output::shown_path(dir)));
         }
         let entries: Vec<_> = entries
             .into_iter()
@@ -86,7 +86,7 @@ impl Lister<'_> {
             .filter(|(_, meta)| meta.kind == FileKind::Directory)
         {
             if !self.global.json {
-                output::line("");
+                output::entry("");
             }
             if let Err(error) = self.list(&dir.join(name), meta, true) {
                 self.failures.note(&error, self.global);
@@ -102,11 +102,11 @@ impl Lister<'_> {
         if self.global.json {
             let mut value = output::file_json(name, meta, target.as_deref());
             value["directory"] = json!(dir.to_string_lossy());
-            output::json_line(&value);
+            output::json_entry(&value);
         } else if self.args.long {
-            output::line(long_line(name, meta, target.as_deref()));
+            output::entry(long_line(name, meta, target.as_deref()));
         } else {
-            output::line(output::shown(name));
+            output::entry(output::shown(name));
         }
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             files: 0,
         };
         if !global.json {
-            output::line(output::shown_path(&path.path));
+            output::entry(output::shown_path(&path.path));
         }
         if meta.kind == FileKind::Directory {
             drawing.below(&path.path, "", 1);
@@ -54,7 +54,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             drawing.files = 1;
         }
         if !global.json {
-            output::line(format!(
+            output::entry(format!(
                 "\n{}, {}",
                 output::count(drawing.directories, "directory"),
                 output::count(drawing.files, "file")
@@ -121,13 +121,13 @@ impl Drawing<'_> {
         if self.global.json {
             let mut value = output::file_json(name, meta, target.as_deref());
             value["path"] = json!(path.to_string_lossy());
-            output::json_line(&value);
+            output::json_entry(&value);
             return;
         }
         let arrow = target
             .map(|target| format!(" -> {}", output::shown(&target)))
             .unwrap_or_default();
-        output::line(format!(
+        output::entry(format!(
             "{indent}{}{}{arrow}",
             if last { "└── " } else { "├── " },
             output::shown(name)

@@ -92,8 +92,8 @@ fn list(args: &Args, global: &Global) -> Result<()> {
     };
     for removed in &all {
         match global.json {
-            true => output::json_line(&as_json(removed)?),
-            false => output::line(line(removed)?),
+            true => output::json_entry(&as_json(removed)?),
+            false => output::entry(line(removed)?),
         }
     }
     if global.json {

@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::confinement::Confinement;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::output;
 
 /// mount(8): the command line was wrong.
 const BAD_USE: u8 = 1;
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     match try_run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mount.strongroom: {error}");
+            output::to_stderr(format_args!("mount.strongroom: {error}"));
             ExitCode::from(if error.exit() == Exit::Usage {
                 BAD_USE
             } else {

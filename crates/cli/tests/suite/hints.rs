@@ -200,6 +200,63 @@ fn one_failure_is_one_line() {
     assert_eq!(json["exit"], 1);
 }
 
+/// Two ends of standard output or error where nobody reads: a pipe that is closed, and a full disk.
+fn unread() -> [std::process::Stdio; 2] {
+    let (reader, closed) = std::io::pipe().unwrap();
+    drop(reader);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    [closed.into(), full.unwrap().into()]
+}
+
+/// What failed: a command whose messages nobody could read ended in the middle of its work, with exit code 101.
+#[test]
+fn a_command_does_its_work_where_nobody_reads_its_messages() {
+    let s = Sandbox::with_room();
+    s.with_pass(["mkdir", "room:/a", "room:/b"]);
+    for (stderr, left) in unread().into_iter().zip(["a\nb\n", "b\n"]) {
+        assert_eq!(s.with_pass(["ls", "room"]), left);
+        let name = &left[..1];
+        let path = format!("room:/{name}");
+        let args = ["rm", "-r", "room:/none", &path, "--passphrase-file", "pass"];
+        let done = s.command(args).stderr(stderr).status().unwrap();
+        assert_eq!(done.code(), Some(1), "{name}");
+    }
+    assert_eq!(s.with_pass(["ls", "room"]), "");
+    for (at, stderr) in unread().into_iter().enumerate() {
+        let room = format!("other{at}");
+        let args = ["create", &room, "--passphrase-file", "pass"];
+        let mut create = s.command(args.iter().chain(&CHEAP));
+        assert!(create.stderr(stderr).status().unwrap().success());
+    }
+}
+
+/// What failed: `undelete` whose report nobody read brought the first file back, left the others, and ended with exit code 0; so did
+/// a `check` that found damage.
+#[test]
+fn a_command_does_its_work_where_nobody_reads_its_report() {
+    for at in 0..2 {
+        let s = Sandbox::with_room();
+        let run = |args: &[&str]| {
+            let [closed, full] = unread();
+            let stdout = if at == 0 { closed } else { full };
+            let mut command =
+                s.command(args.iter().chain(&["--json", "--passphrase-file", "pass"]));
+            let done = command.stdout(stdout).stderr(std::process::Stdio::null());
+            done.status().unwrap().code()
+        };
+        s.with_pass(["cp", "pass", "room:/a"]);
+        s.with_pass(["cp", "pass", "room:/b"]);
+        s.with_pass(["snapshot", "create", "room", "one"]);
+        s.with_pass(["rm", "room:/a", "room:/b"]);
+        assert_eq!(run(&["undelete", "room", "/a", "/b"]), Some(at));
+        assert_eq!(s.with_pass(["ls", "room"]), "a\nb\n");
+        std::fs::remove_file(s.path("room/header.backup.json")).unwrap();
+        assert_eq!(run(&["check", "room"]), Some(5));
+        // What only prints ends where nobody reads: a listing that was cut short on a full disk is none.
+        assert_eq!(run(&["ls", "room"]), Some(9 * at));
+    }
+}
+
 #[test]
 fn numbers_and_their_nouns_agree() {
     let s = Sandbox::with_room();

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<()> {
     if global.json {
         let first = entries.len().saturating_sub(args.newest);
         for entry in &entries[first..] {
-            output::json_line(&entry.report);
+            output::json_entry(&entry.report);
         }
         for of in &skipped {
             output::note(global, format!("skipped {}: {}", of.path.display(), of.why));

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use strongroom_cli::bucket::provide;
+use strongroom_cli::program::output::to_stderr;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -20,13 +21,13 @@ fn main() -> ExitCode {
         let mut again = Command::new("/proc/self/exe");
         again.arg0(&arguments[0]).args(&arguments[1..]);
         let why = again.env(proxy::LOG_PASSWORD, password).exec();
-        eprintln!("strongroom: {why}");
+        to_stderr(format_args!("strongroom: {why}"));
         return ExitCode::FAILURE;
     }
     let arguments = match words::read(arguments) {
         Ok(arguments) => arguments,
         Err(why) => {
-            eprintln!("strongroom: {why}");
+            to_stderr(format_args!("strongroom: {why}"));
             return strongroom_cli::Exit::Usage.into();
         }
     };

@@ -53,9 +53,9 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
                 continue;
             }
             if global.json {
-                output::line(String::from_utf8_lossy(&line));
+                output::entry(String::from_utf8_lossy(&line));
             } else {
-                output::line(for_people(&entry));
+                output::entry(for_people(&entry));
             }
         }
     }

@@ -26,6 +26,7 @@ use crate::credentials;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounts;
+use crate::output;
 
 /// How long a program may take to mount: deriving a key takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -370,9 +371,9 @@ pub(crate) fn become_child(arguments: &[OsString]) -> std::process::ExitCode {
         return Exit::Failed.into();
     }
     let error = Command::new(program).args(rest).exec();
-    eprintln!("{}: {error}", program.display());
+    output::to_stderr(format_args!("{}: {error}", program.display()));
     if error.kind() == ErrorKind::NotFound {
-        eprintln!("install the program (on Debian, the package of that name)");
+        output::to_stderr("install the program (on Debian, the package of that name)");
     }
     Exit::Failed.into()
 }

@@ -47,9 +47,9 @@ pub(super) fn run(
         if null {
             output::bytes(&with_nulls(change)?);
         } else if global.json {
-            output::json_line(&as_json(change)?);
+            output::json_entry(&as_json(change)?);
         } else {
-            output::line(line(change)?);
+            output::entry(line(change)?);
         }
     }
     if !null && !global.json {

@@ -152,12 +152,10 @@ pub(crate) fn export(args: &ExportArgs, global: &Global) -> Result<()> {
                     // The reader has enough: as `cat` ends then.
                     std::process::exit(0);
                 }
-                Error::failed(format!("standard output: {e}"))
+                output::not_written(e)
             })
         })?;
-        stdout
-            .flush()
-            .map_err(|e| Error::failed(format!("standard output: {e}")))?;
+        stdout.flush().map_err(output::not_written)?;
     } else {
         to_file(device, &args.image, &args.target, args.force, &bar)?;
     }
