@@ -90,12 +90,23 @@ fn mounted_at(path: &Path) -> Option<Mount> {
         .or_else(|| mounts::strongroom_at(&path.canonicalize().ok()?))
 }
 
-/// A path below a mountpoint as a path inside the room that is mounted there.
+/// A path below a mountpoint as a path inside the room that is mounted there. A symbolic link there is itself what its name says.
 fn below_mount(path: &Path) -> Option<RoomPath> {
-    let path = path.canonicalize().ok()?;
-    let mount = path.ancestors().find_map(mounts::strongroom_at)?;
-    let below = path.strip_prefix(&mount.mountpoint).ok()?;
-    is_room(&mount.source).then(|| inside(mount.source, None, below.as_os_str().as_bytes()))
+    let itself = path.file_name().and_then(|name| {
+        let above = path.parent().filter(|above| *above != Path::new(""));
+        let above = above.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(above.join(name))
+    });
+    let places = itself.into_iter().chain(path.canonicalize());
+    places.into_iter().find_map(|place| {
+        let mount = place.ancestors().find_map(mounts::strongroom_at)?;
+        let below = place.strip_prefix(&mount.mountpoint).ok()?;
+        let mut below = below.as_os_str().as_bytes().to_vec();
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            below.push(b'/');
+        }
+        is_room(&mount.source).then(|| inside(mount.source, None, &below))
+    })
 }
 
 /// Whether a directory is certainly a room, and not one that merely has a file `header.json`.
@@ -212,14 +223,14 @@ pub(crate) fn readable_path(argument: &OsStr) -> Result<RoomPath> {
     match place(argument)? {
         Location::Room(path) => Ok(path),
         Location::Host(path) => {
+            if let Some(inside) = below_mount(&path) {
+                return Ok(inside);
+            }
             let name = path.display();
             if path.is_absolute() && !path.exists() {
                 return Err(Error::usage(format!(
                     "{name}: not in a room; paths inside a room are written ROOM:{name}"
                 )));
-            }
-            if let Some(inside) = below_mount(&path) {
-                return Ok(inside);
             }
             must_be_room(&path)?;
             Ok(whole(path, None))

@@ -327,6 +327,17 @@ impl Transfer {
                 words(source)
             )));
         }
+        if options.moving
+            && meta.kind == FileKind::Directory
+            && from
+                .stat(path, false)
+                .is_ok_and(|link| link.kind == FileKind::Symlink)
+        {
+            return Some(Error::failed(format!(
+                "{}: is a symbolic link; name it without a slash at its end, or the directory itself",
+                words(source)
+            )));
+        }
         let node = match meta.kind {
             FileKind::CharDevice | FileKind::BlockDevice => Some("a device node"),
             FileKind::Fifo => Some("a named pipe"),

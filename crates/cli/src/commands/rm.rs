@@ -33,20 +33,26 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let paths = room_paths(&args.paths)?;
-    if let Some(root) = paths.iter().find(|path| path.path == Path::new("/")) {
-        return Err(Error::usage(format!(
-            "{}: the root of a room cannot be removed; name what is in it",
-            root.words()
-        )));
+    // Without a name of its own it is the root, or ends with `..` and may lead there.
+    if let Some(above) = paths.iter().find(|path| path.path.file_name().is_none()) {
+        let why = match above.path == Path::new("/") {
+            true => "the root of a room cannot be removed; name what is in it",
+            false => "is named by what is in it; name the directory itself",
+        };
+        return Err(Error::usage(format!("{}: {why}", above.words())));
     }
     let bar = Bar::of_files("removing", global);
     let done = access::change_each(
         &paths,
         &args.open,
         global,
-        |tree, path, failures| match tree.stat(&path.path, path.must_be_directory) {
+        |tree, path, failures| match tree.stat(&path.path, false) {
             Err(fault) if fault.is_not_found() && args.force => Ok(()),
             Err(fault) => Err(path.failed(fault)),
+            // Nothing is removed by way of a symbolic link.
+            Ok(meta) if path.must_be_directory && meta.kind != FileKind::Directory => {
+                Err(path.failed(Fault::Refused("not a directory".into())))
+            }
             Ok(meta) if meta.kind == FileKind::Directory && !args.recursive => Err(Error::failed(
                 format!("{}: is a directory; remove it with -r", path.words()),
             )),

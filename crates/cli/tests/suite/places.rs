@@ -49,6 +49,54 @@ fn a_mountpoint_names_the_room_that_is_mounted_there() {
     assert!(s.fails(10, ["ls", "mnt"]).contains("mnt: not a room"));
 }
 
+/// What failed: `rm -r room:/link/` removed what is in the directory that the link leads to, and `rm -r room:/d/..` all that is in
+/// the room. Below a mountpoint, `rm mnt/link` removed the file that the link leads to.
+#[test]
+fn nothing_is_removed_by_way_of_a_link_or_of_dots() {
+    let s = with_file();
+    s.with_pass(["cp", "pass", "room:/g"]);
+    s.with_pass(["ln", "-s", "d", "room:/to d"]);
+    s.with_pass(["ln", "-s", "g", "room:/to g"]);
+    let names = ["/:", "d", "g", "to d", "to g", "", "/d:", "f", ""].join("\n");
+    let refused = |room: &str| {
+        for (path, code, why) in [
+            ("/to d/", 1, "not a directory"),
+            ("/g/", 1, "not a directory"),
+            ("/d/..", 2, "name the directory itself"),
+            ("/d/../", 2, "name the directory itself"),
+            ("/..", 2, "name the directory itself"),
+            ("/.", 2, "the root of a room"),
+        ] {
+            let err = s.fails(code, ["rm", "-r", &format!("{room}{path}")]);
+            assert!(err.contains(why), "{path}: {err}");
+            assert_eq!(s.with_pass(["ls", "-R", "room"]), names, "{path}");
+        }
+        let err = s.fails(1, ["mv", &format!("{room}/to d/"), "out"]);
+        assert!(err.contains("is a symbolic link"), "{err}");
+        assert_eq!(s.with_pass(["ls", "-R", "room"]), names);
+        assert!(!s.path("out").exists());
+    };
+    refused("room:");
+    if s.mount() {
+        refused("room:");
+        refused("mnt:");
+        for (path, code) in [("mnt/to d/", 1), ("mnt/d/..", 2)] {
+            s.fails(code, ["rm", "-r", path]);
+            assert_eq!(s.ok(["ls", "-R", "room"]), names, "{path}");
+        }
+        let stat = s.ok(["stat", "--json", "mnt/to g"]);
+        assert!(stat.contains("\"kind\":\"symlink\""), "{stat}");
+        assert_eq!(s.ok(["ls", "mnt/to d"]), "f\n");
+        s.ok(["mkdir", "mnt/new"]);
+        s.ok(["rm", "-r", "mnt/to g", "mnt/to d", "mnt/new"]);
+        s.umount();
+    } else {
+        s.with_pass(["rm", "-r", "room:/to g", "room:/to d"]);
+    }
+    let left = ["/:", "d", "g", "", "/d:", "f", ""].join("\n");
+    assert_eq!(s.with_pass(["ls", "-R", "room"]), left);
+}
+
 #[test]
 fn a_room_alone_is_its_root_everywhere() {
     let s = with_file();
