@@ -60,6 +60,14 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         let (_, done) = export(&args, &from, stdout.lock(), global)?;
         return done.end();
     }
+    // A device or a pipe of that name would be gone.
+    if args.tar.metadata().is_ok_and(|there| !there.is_file()) {
+        return Err(Error::failed(format!(
+            "{}: is no regular file, which alone is replaced; to lead the stream there: strongroom export ROOM --tar - >{}",
+            args.tar.display(),
+            output::quoted(&args.tar)
+        )));
+    }
     let exists = || {
         Error::failed(format!(
             "{}: exists; --force replaces it",

@@ -257,6 +257,31 @@ fn a_command_does_its_work_where_nobody_reads_its_report() {
     }
 }
 
+/// What failed: `--force` put a file in the place of a device node or a pipe of the name, as of /dev/null.
+#[test]
+fn an_export_replaces_nothing_but_files() {
+    let s = Sandbox::with_room();
+    std::fs::create_dir(s.path("directory")).unwrap();
+    let fifo = Command::new("mkfifo").arg(s.path("pipe")).status();
+    assert!(fifo.unwrap().success());
+    std::os::unix::fs::symlink("/dev/null", s.path("null")).unwrap();
+    for target in ["directory", "pipe", "null"] {
+        let kind = || s.path(target).symlink_metadata().unwrap().file_type();
+        let before = kind();
+        for force in [&["--force"][..], &[]] {
+            let err = s.fails(1, ["export", "room", "--tar", target].iter().chain(force));
+            assert!(
+                err.contains(&format!("{target}: is no regular file")),
+                "{err}"
+            );
+            assert_eq!(kind(), before);
+        }
+    }
+    std::fs::write(s.path("file"), "earlier").unwrap();
+    s.with_pass(["export", "room", "--tar", "file", "--force"]);
+    assert_ne!(std::fs::read(s.path("file")).unwrap(), b"earlier");
+}
+
 #[test]
 fn numbers_and_their_nouns_agree() {
     let s = Sandbox::with_room();
