@@ -112,11 +112,21 @@ impl Bar {
                 Unit::Files => files,
             });
         }
-        if self.stop.load(Ordering::Relaxed) {
-            Err(interrupted())
-        } else {
-            Ok(())
+        self.go_on()
+    }
+
+    /// Fails once the user wants to stop.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(interrupted()),
+            false => Ok(()),
         }
+    }
+
+    /// As Ctrl-C does.
+    #[cfg(test)]
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Draws the bar at so many done.

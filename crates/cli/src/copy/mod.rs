@@ -118,6 +118,8 @@ impl<'a> Copier<'a> {
             _ => self.file(from, meta, to),
         };
         if let Err(fault) = copied {
+            // A file that was stopped half-way is no failure.
+            self.bar.go_on()?;
             let ends_all = fault.ends_all();
             let error = Error::At {
                 what: format!("{}{}", self.from_name, output::shown_path(from)),

@@ -94,6 +94,27 @@ fn moved(from: &Path, to: &Path, moves: bool, change: &dyn Fn()) -> (bool, Failu
     (is_whole, left)
 }
 
+/// What failed: the last file of a copy that was stopped in the middle of it counted as a failure, with exit code 1; a restore said that
+/// the snapshot cannot be read.
+#[test]
+fn a_copy_that_is_stopped_in_its_last_file_was_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::write(&from, vec![1; 2 * PIECE]).unwrap();
+    let bar = Bar::counting("copying", &QUIET);
+    let source = Changing {
+        tree: HostTree::with_top(&from),
+        change: &|| bar.stop(),
+    };
+    let target = HostTree::with_top(&to);
+    let name = String::new();
+    let mut copier = Copier::new((&source, name), &target, Existing::Replace, &QUIET, &bar);
+    let meta = source.stat(&from, true).unwrap();
+    let stopped = copier.copy(&from, &meta, &to).unwrap_err();
+    assert_eq!(stopped.exit(), crate::exit::Exit::Interrupted);
+    assert!(!copier.failures.any() && !to.exists());
+}
+
 #[test]
 fn what_is_changed_while_it_is_moved_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();

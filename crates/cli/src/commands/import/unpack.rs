@@ -130,6 +130,8 @@ impl<'a> Unpack<'a> {
             Err(Fault::Imported(error)) => return Err(Error::import(error)),
             Err(fault) => fault,
         };
+        // A file that was stopped half-way is no failure.
+        self.bar.go_on()?;
         let ends_all = fault.ends_all();
         self.done.records.remove(path);
         let error = Error::At {

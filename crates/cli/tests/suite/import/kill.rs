@@ -131,6 +131,22 @@ fn what_was_committed_before_a_kill_is_not_copied_again() {
     nothing_is_left(&out);
 }
 
+/// What failed: an import that was stopped in the last file of its stream went on to compare everything, and ended with exit code 1.
+#[test]
+fn an_import_that_is_stopped_says_so_and_goes_on() {
+    let s = Sandbox::with_room();
+    let (stream, middle) = stream(&s);
+    let (mut child, _) = begun(&s, &stream[..middle]);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    // It may have ended before all of it was read.
+    let _ = child.stdin.take().unwrap().write_all(&stream[middle..]);
+    assert_eq!(child.wait().unwrap().code(), Some(14));
+    assert!(!s.with_pass(["ls", "room"]).contains("large"));
+    goes_on(&s, &stream);
+    nothing_is_left(&taken_out(&s, "room:/"));
+}
+
 #[test]
 fn what_came_into_a_mounted_room_before_a_kill_is_not_copied_again() {
     let s = Sandbox::with_room();
