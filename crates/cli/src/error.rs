@@ -13,6 +13,7 @@ use crate::exit::Exit;
 pub use crate::fault::io_exit;
 use crate::fault::{Fault, import_exit, room_exit};
 use crate::proxy::room_name;
+use crate::words::shown_path;
 
 /// Result of everything here.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -83,7 +84,7 @@ impl Error {
     /// An operation on a host file.
     pub fn host(path: &Path, source: io::Error) -> Error {
         Error::At {
-            what: path.display().to_string(),
+            what: shown_path(path),
             fault: Fault::Host(source),
         }
     }

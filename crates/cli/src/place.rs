@@ -14,7 +14,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::mounts::{self, Mount};
-use crate::output::quoted;
+use crate::output::{quoted, shown_path};
 use crate::proxy::{is_proxy, room_name};
 use crate::tree::Fault;
 
@@ -44,7 +44,7 @@ pub(crate) struct RoomPath {
 impl RoomPath {
     /// As it is written.
     pub(crate) fn words(&self) -> String {
-        format!("{}:{}", self.tree_words(), self.path.display())
+        format!("{}:{}", self.tree_words(), shown_path(&self.path))
     }
 
     /// The room, or the snapshot of it, as it is written.

@@ -100,15 +100,15 @@ fn check_open(access: Access, args: &Args, global: &Global) -> Result<CheckReply
 
 pub(super) fn people(report: &CheckReply, read_data: bool, global: &Global) {
     for finding in &report.findings {
-        output::line(format!("found     {finding}"));
+        output::line(format!("found     {}", output::shown(finding.as_ref())));
     }
     for repaired in &report.repaired {
-        output::line(format!("repaired  {repaired}"));
+        output::line(format!("repaired  {}", output::shown(repaired.as_ref())));
     }
     for range in &report.lost {
         output::line(format!(
             "lost      {}: {} from byte {}",
-            range.path,
+            output::shown(range.path.as_ref()),
             output::count(range.length, "byte"),
             range.offset
         ));

@@ -43,7 +43,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     } else {
         for range in &report.unreadable {
             output::line(format!(
-                "left where it is, because it fails authentication: {range}"
+                "left where it is, because it fails authentication: {}",
+                output::shown(range.as_ref())
             ));
         }
         output::note(

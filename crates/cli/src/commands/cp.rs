@@ -435,7 +435,7 @@ fn ends_with_slash(path: &OsStr) -> bool {
 pub(crate) fn words(place: &Location) -> String {
     match place {
         Location::Room(path) => path.words(),
-        Location::Host(path) => path.display().to_string(),
+        Location::Host(path) => output::shown_path(path),
     }
 }
 

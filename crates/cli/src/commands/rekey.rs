@@ -76,7 +76,8 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         }
         for range in &report.unreadable {
             output::line(format!(
-                "not re-encrypted, because it fails authentication: {range}"
+                "not re-encrypted, because it fails authentication: {}",
+                output::shown(range.as_ref())
             ));
         }
         output::note(

@@ -181,7 +181,7 @@ impl<'a> Copier<'a> {
             Ok(_) => {
                 return Err(Fault::Refused(format!(
                     "{} exists and is not a directory",
-                    to.display()
+                    output::shown_path(to)
                 )));
             }
             Err(fault) if fault.is_not_found() => {}
@@ -242,7 +242,7 @@ impl<'a> Copier<'a> {
                             "was made a moment ago from another file, whose name is the same one there"
                         }
                     };
-                    return Err(Fault::Refused(format!("{} {why}", to.display())));
+                    return Err(Fault::Refused(format!("{} {why}", output::shown_path(to))));
                 }
                 let beside = self.existing.beside(self.to, to)?;
                 self.made(from, meta, &beside, to)?

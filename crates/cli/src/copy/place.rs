@@ -13,6 +13,7 @@ use room::FileKind;
 
 use super::digest;
 use super::give::{self, Kept};
+use crate::output::shown_path;
 use crate::tree::{Fault, Meta, Source, Tree};
 
 /// The attribute of a file that is not whole yet.
@@ -64,7 +65,10 @@ impl Existing {
         same: impl FnOnce() -> Result<bool>,
     ) -> Result<Step> {
         if there.kind == FileKind::Directory {
-            return Err(Fault::Refused(format!("{} is a directory", path.display())));
+            return Err(Fault::Refused(format!(
+                "{} is a directory",
+                shown_path(path)
+            )));
         }
         let Existing::GoOn { overwrite } = self else {
             return Ok(if self == Existing::Leave {
@@ -86,7 +90,7 @@ impl Existing {
         }
         Err(Fault::Refused(format!(
             "{} is there already and differs; nothing was changed (--overwrite replaces it)",
-            path.display()
+            shown_path(path)
         )))
     }
 

@@ -109,7 +109,7 @@ pub(crate) fn lines(uses: &[Use], max: usize) -> String {
     for one in uses.iter().take(max) {
         text.push_str(&format!(
             "\n  {} (process {}): {} {}",
-            one.program,
+            output::shown(one.program.as_ref()),
             one.pid,
             one.how.words(),
             output::shown_path(&one.path)

@@ -22,6 +22,7 @@ pub(crate) use past::PastTree;
 use room::{FileFlags, FileKind, InodeNo, RenameMode, Room, Timestamp};
 
 pub(crate) use crate::fault::Fault;
+use crate::output::shown_path;
 
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
@@ -147,7 +148,7 @@ pub(crate) fn make_above(tree: &dyn Tree, path: &Path) -> Result<()> {
             Ok(_) => {
                 return Err(Fault::Refused(format!(
                     "{} is not a directory",
-                    above.display()
+                    shown_path(above)
                 )));
             }
             Err(fault) if fault.is_not_found() => missing.push(above),

@@ -257,6 +257,51 @@ fn a_command_does_its_work_where_nobody_reads_its_report() {
     }
 }
 
+/// What failed: names of files in some messages, and all in what `check` lists, reached the terminal as they are.
+#[test]
+fn names_in_messages_cannot_drive_the_terminal() {
+    let s = Sandbox::with_room();
+    let name = "\u{1b}[31mred\nstrongroom: fine";
+    std::fs::create_dir_all(s.path("files")).unwrap();
+    std::fs::write(s.path("files").join(name), "x").unwrap();
+    std::fs::create_dir_all(s.path("directories").join(name)).unwrap();
+    s.with_pass(["cp", "-r", "files", "room:/"]);
+    s.with_pass(["cp", "-r", "directories", "room:/"]);
+    let (file, directory) = (format!("files/{name}"), format!("directories/{name}"));
+    let inside = format!("room:/{name}");
+    for (code, args) in [
+        (1, &["cp", "-r", &directory, "room:/files"][..]),
+        (1, &["cp", "-r", &file, "room:/directories"]),
+        (1, &["import", "directories", "room:/files"]),
+        (1, &["import", "files", "room:/directories"]),
+        (1, &["cat", &inside]),
+        (1, &["cp", name, "room:/"]),
+        (1, &["header", "restore", "room", name]),
+    ] {
+        let err = s.fails(code, args);
+        assert!(
+            err.contains("\\u{1b}[31mred\\nstrongroom: fine"),
+            "{args:?}: {err}"
+        );
+        assert!(
+            !err.contains('\u{1b}') && !err.contains("\nstrongroom: fine"),
+            "{err}"
+        );
+    }
+    for segment in std::fs::read_dir(s.path("room/segments")).unwrap() {
+        let segment = std::fs::File::options()
+            .write(true)
+            .open(segment.unwrap().path());
+        std::os::unix::fs::FileExt::write_all_at(&segment.unwrap(), &[0x5a; 64], 4096).unwrap();
+    }
+    let args = ["check", "room", "--read-data", "--passphrase-file", "pass"];
+    let found = s.run(args).text();
+    assert!(
+        found.contains("lost      /files/\\u{1b}[31mred\\nstrongroom: fine"),
+        "{found}"
+    );
+}
+
 /// What failed: `--force` put a file in the place of a device node or a pipe of the name, as of /dev/null.
 #[test]
 fn an_export_replaces_nothing_but_files() {

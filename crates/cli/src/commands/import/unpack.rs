@@ -310,7 +310,7 @@ impl<'a> Unpack<'a> {
         let first = self.to.stat(target, false).map_err(|fault| {
             Fault::Refused(format!(
                 "left out: what it is another name of ({}): {fault}",
-                target.display()
+                output::shown_path(target)
             ))
         })?;
         match self.step(path, |there| Ok(there.id == first.id))? {
