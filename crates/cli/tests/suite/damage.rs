@@ -139,6 +139,33 @@ fn a_copy_of_the_header_that_is_gone_is_found_by_check() {
     assert!(s.path("room/header.backup.json").exists());
 }
 
+/// What failed: a copy whose key slots or authentication were damaged, and which still reads as a header, was called whole.
+#[test]
+fn a_damaged_digit_in_a_copy_of_the_header_is_found_by_check() {
+    let s = Sandbox::with_room();
+    for name in ["header.json", "header.backup.json"] {
+        let path = s.path("room").join(name);
+        for key in ["\"wrapped\": \"", "\"mac\": \""] {
+            let mut text = std::fs::read(&path).unwrap();
+            let at = text
+                .windows(key.len())
+                .position(|part| part == key.as_bytes());
+            let digit = &mut text[at.unwrap() + key.len()];
+            *digit = if *digit == b'0' { b'1' } else { b'0' };
+            std::fs::write(&path, text).unwrap();
+            let ran = s.run(["check", "room", "--passphrase-file", "pass"]);
+            assert_eq!(ran.code, 5, "{name} {key}: {}", ran.err);
+            assert!(
+                ran.text().contains(&format!("{name}: damaged")),
+                "{}",
+                ran.text()
+            );
+            s.with_pass(["check", "--repair", "room"]);
+            s.with_pass(["check", "room"]);
+        }
+    }
+}
+
 #[test]
 fn what_check_proposes_is_what_finds_and_repairs() {
     let s = Sandbox::with_room();

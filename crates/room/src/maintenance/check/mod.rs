@@ -110,15 +110,21 @@ impl Maintenance {
         Ok(report)
     }
 
-    /// Looks whether both copies of the header are there: with one of them gone, damage to the other loses the room.
+    /// Looks whether both copies of the header are there and authentic: with one of them gone, damage to the other loses the room.
     fn check_header(&self, repair: bool, report: &mut CheckReport) -> Result<()> {
         let storage = &*self.env.storage;
         let header = self.keys.header();
         let before = report.findings.len();
+        // A crash may have left such a copy, perhaps of the epoch before a rekey, under another key: the next opening for writing
+        // replaces it.
+        let is_a_step_behind = |bytes: &[u8]| {
+            Header::parse(bytes).is_ok_and(|copy| {
+                copy.epoch() != header.header.epoch() || copy.verify(&header.master).is_ok()
+            })
+        };
         for name in [HEADER, BACKUP] {
             let finding = match storage::read_limited(storage, name, HEADER_MAX) {
-                // A crash may have left one that is a step behind: the next opening for writing replaces it.
-                Ok(bytes) if bytes == header.bytes || Header::parse(&bytes).is_ok() => continue,
+                Ok(bytes) if bytes == header.bytes || is_a_step_behind(&bytes) => continue,
                 Ok(_) => "damaged".to_owned(),
                 Err(e) if e.kind() == ErrorKind::NotFound => "missing".to_owned(),
                 Err(e) => e.to_string(),
