@@ -2,13 +2,16 @@
 //!
 //! Invariant: nothing is asked where nobody sits; then the answer is "none", never a guess.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::time::Duration;
 
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 use seal::Secret;
 use seal::age::secrecy::SecretString;
 
 use crate::error::{Error, Result};
+use crate::exit::Exit;
 use crate::output::to_stderr;
 
 /// Below this many characters a new passphrase draws a warning.
@@ -21,30 +24,59 @@ pub(crate) fn somebody_is_there() -> bool {
 
 /// Asks for the passphrase of something.
 pub(crate) fn passphrase(of: &str) -> Result<Secret> {
-    let typed = rpassword::prompt_password(format!("Passphrase for {of}: ")).map_err(|e| {
-        Error::failed(format!(
+    not_empty(typed(&format!("Passphrase for {of}: "))?)
+}
+
+fn typed(prompt: &str) -> Result<Secret> {
+    let typed = hidden(prompt).map_err(|e| match e.kind() {
+        ErrorKind::Interrupted => Error::said(Exit::Interrupted, "stopped"),
+        _ => Error::failed(format!(
             "the passphrase could not be read from the terminal: {e}"
-        ))
-    })?;
-    not_empty(Secret::from(typed))
+        )),
+    });
+    typed.map(Secret::from)
+}
+
+/// A line that is typed at the terminal without being shown. Ctrl-C is an error of the kind `Interrupted`.
+fn hidden(prompt: &str) -> io::Result<String> {
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    let shown = tcgetattr(&terminal)?;
+    let mut quiet = shown.clone();
+    quiet.local_modes -=
+        LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG;
+    quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
+    quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+    tcsetattr(&terminal, OptionalActions::Now, &quiet)?;
+    let typed = terminal.write_all(prompt.as_bytes()).and_then(|()| {
+        let keys = Keys(terminal.try_clone()?);
+        let config = rpassword::ConfigBuilder::new().input_reader(keys);
+        rpassword::read_password_with_config(config.output_discard().build())
+    });
+    // However it ended, what is typed next is shown again.
+    tcsetattr(&terminal, OptionalActions::Now, &shown)?;
+    terminal.write_all(b"\n")?;
+    typed
+}
+
+/// What is typed. Where the terminal is its own, `rpassword` ends the process at Ctrl-C, and leaves it without echo.
+struct Keys(File);
+
+impl Read for Keys {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buf)?;
+        match buf[..read].contains(&b'\x03') {
+            true => Err(ErrorKind::Interrupted.into()),
+            false => Ok(read),
+        }
+    }
 }
 
 /// Asks for a new passphrase, twice.
 pub(crate) fn new_passphrase(of: &str) -> Result<Secret> {
     loop {
-        let first = not_empty(Secret::from(
-            rpassword::prompt_password(format!("New passphrase for {of}: ")).map_err(|e| {
-                Error::failed(format!(
-                    "the passphrase could not be read from the terminal: {e}"
-                ))
-            })?,
-        ))?;
+        let first = not_empty(typed(&format!("New passphrase for {of}: "))?)?;
         warn_if_short(&first);
-        let second = Secret::from(rpassword::prompt_password("The same again: ").map_err(|e| {
-            Error::failed(format!(
-                "the passphrase could not be read from the terminal: {e}"
-            ))
-        })?);
+        let second = typed("The same again: ")?;
         if first == second {
             return Ok(first);
         }
@@ -112,10 +144,7 @@ impl seal::age::Callbacks for Terminal {
     }
 
     fn request_passphrase(&self, description: &str) -> Option<SecretString> {
-        if !terminal_can_be_opened() {
-            return None;
-        }
-        rpassword::prompt_password(format!("{description}: "))
+        hidden(&format!("{description}: "))
             .ok()
             .map(SecretString::from)
     }

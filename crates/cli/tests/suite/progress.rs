@@ -1,6 +1,7 @@
 //! Long work shows how much there is, how fast it goes, and the time left; to a person at a terminal only.
 
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use crate::common::{Sandbox, noise, program};
 
@@ -12,7 +13,7 @@ fn at_a_terminal(s: &Sandbox, args: &str) -> Option<String> {
         .current_dir(s.path(""))
         .env("XDG_STATE_HOME", s.path("state"))
         .env("TERM", "xterm")
-        .stdin(std::process::Stdio::null())
+        .stdin(Stdio::null())
         .output();
     let Ok(done) = done else {
         eprintln!("skipped: there is no script(1)");
@@ -50,4 +51,44 @@ fn a_copy_shows_total_rate_and_time_left() {
     // Not where nobody reads it.
     let ran = s.run(["cp", "-r", "tree", "room:/c", "--passphrase-file", "pass"]);
     assert_eq!((ran.code, &*ran.err), (0, ""));
+}
+
+/// What failed: Ctrl-C at a question for a passphrase ended the program while the terminal showed nothing of what is typed, and it
+/// stayed so.
+#[test]
+fn a_terminal_shows_again_what_is_typed_after_ctrl_c_at_a_passphrase() {
+    let s = Sandbox::with_room();
+    for (args, prompt) in [
+        ("ls room", "Passphrase for room: "),
+        ("create other", "New passphrase for other: "),
+    ] {
+        let line = format!("{} {args}; echo code $?; stty -a", program().display());
+        let started = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(s.path(""))
+            .env("XDG_STATE_HOME", s.path("state"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut script) = started else {
+            eprintln!("skipped: there is no script(1)");
+            return;
+        };
+        let (mut typed, mut out) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+        let mut said = Vec::new();
+        while !said.ends_with(prompt.as_bytes()) {
+            let mut byte = [0];
+            out.read_exact(&mut byte).unwrap();
+            said.push(byte[0]);
+        }
+        typed.write_all(b"\x03").unwrap();
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        script.wait().unwrap();
+        assert!(rest.contains("code 14"), "{rest}");
+        for mode in [" echo ", " icanon ", "isig "] {
+            assert!(rest.contains(mode), "{mode}: {rest}");
+        }
+    }
+    assert!(!s.path("other").exists());
 }
