@@ -153,6 +153,13 @@ pub(crate) fn must_be_room(dir: &Path) -> Result<()> {
     }
     let message = match std::fs::metadata(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            if let Ok(Some((room, Some(snapshot)))) = tree_named(dir.as_os_str().as_bytes()) {
+                return Err(Error::usage(format!(
+                    "{name}: a snapshot, which this command does not work on; mount it with: strongroom mount {} MOUNTPOINT --snapshot {}",
+                    quoted(&room),
+                    quoted(snapshot.as_ref())
+                )));
+            }
             format!(
                 "{name}: there is no room here; make one with: strongroom create {}",
                 quoted(dir)

@@ -327,6 +327,53 @@ fn an_export_replaces_nothing_but_files() {
     assert_ne!(std::fs::read(s.path("file")).unwrap(), b"earlier");
 }
 
+/// What failed: the store of a disk whose keys could not be kept, and the directory of a replica whose stream was not there, were
+/// left, and in the way of the next try.
+#[test]
+fn a_disk_or_replica_that_cannot_be_made_leaves_nothing() {
+    let s = Sandbox::empty();
+    let init = |key| {
+        [
+            "disk",
+            "init",
+            "--store",
+            "disk",
+            "--size",
+            "1MiB",
+            "--key-out",
+            key,
+        ]
+    };
+    for key in ["no/key", "disk"] {
+        assert_eq!(s.run(init(key)).code, 1);
+        assert!(
+            !s.path("disk").exists() && !s.path("disk.add").exists(),
+            "{key}"
+        );
+    }
+    s.ok(init("key"));
+    let ran = s.run(["receive", "replica", "--from", "none"]);
+    assert_eq!(
+        (ran.code, &*ran.err),
+        (1, "strongroom: none: no such file or directory\n")
+    );
+    assert!(!s.path("replica").exists());
+}
+
+/// What failed: it said that there is no room, and to create one of this name.
+#[test]
+fn a_snapshot_in_the_place_of_a_room_is_called_one() {
+    let s = Sandbox::with_room();
+    s.with_pass(["snapshot", "create", "room", "one"]);
+    for args in [&["mount", "room@one", "mnt"][..], &["check", "room@one"]] {
+        assert_eq!(
+            s.fails(2, args),
+            "strongroom: room@one: a snapshot, which this command does not work on; mount it with: strongroom mount room MOUNTPOINT \
+             --snapshot one\n"
+        );
+    }
+}
+
 #[test]
 fn numbers_and_their_nouns_agree() {
     let s = Sandbox::with_room();

@@ -58,7 +58,15 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             device.close();
             made.inspect_err(|_| bucket::discard(&args.store))
         }
-        false => make(&open(args)?, args, &part, &name),
+        false => {
+            let device = open(args)?;
+            make(&device, args, &part, &name).inspect_err(|_| {
+                // It was created here, and would be in the way of the next try.
+                if args.size.is_some() {
+                    let _ = std::fs::remove_file(&args.store);
+                }
+            })
+        }
     };
     let Made { keys, bytes } = made?;
     if global.json {

@@ -53,13 +53,19 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if args.status && !args.verify && !args.apply {
         return status(&args.target, global);
     }
+    // Before anything is made for it.
+    let from = args.from.as_ref().map(|path| {
+        let opened = File::open(path);
+        opened.map_err(|e| Error::host(path, e))
+    });
+    let from = from.transpose()?;
     confine(&args, global)?;
     let files = match args.receives() {
         true => Files::open_or_create(&args.target)?,
         false => Files::open(&args.target)?,
     };
     if args.receives() {
-        take(&args, &files, global)?;
+        take(&args, from, &files, global)?;
     }
     if args.promote {
         promote(&args, &files, global)?;
@@ -93,16 +99,15 @@ fn confine(args: &Args, global: &Global) -> Result<()> {
             .map_err(|e| Error::host(target, e))?;
     }
     let (state, credential) = (args.open.state_dir.as_deref(), &args.open.credential);
-    let mut profile = confinement::of_room_to_open(target, state, credential);
-    profile.read.extend(args.from.clone());
+    let profile = confinement::of_room_to_open(target, state, credential);
     global
         .confinement
         .enter_for(&profile, "this command", credential)
 }
 
-fn take(args: &Args, files: &Files, global: &Global) -> Result<()> {
-    let mut from: Box<dyn Read> = match &args.from {
-        Some(path) => Box::new(File::open(path).map_err(|e| Error::host(path, e))?),
+fn take(args: &Args, from: Option<File>, files: &Files, global: &Global) -> Result<()> {
+    let mut from: Box<dyn Read> = match from {
+        Some(file) => Box::new(file),
         None => Box::new(std::io::stdin().lock()),
     };
     let mut from = BufReader::with_capacity(1 << 20, &mut *from);
