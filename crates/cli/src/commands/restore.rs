@@ -39,7 +39,17 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     must_be_free(&args.room)?;
     let target = std::path::absolute(&args.room).map_err(|e| Error::host(&args.room, e))?;
     let (access, given) = Access::reach_with_key(&args.backup, &args.open, Intent::Read)?;
-    let copied = copy_room(&access, &target, "restoring", global)?;
+    let copied = copy_room(&access, &target, "restoring", global);
+    let copied = copied.map_err(|error| match error.exit() {
+        Exit::Interrupted => Error::said(
+            Exit::Interrupted,
+            format!(
+                "{}: stopped; the same command completes the restore",
+                args.room.display()
+            ),
+        ),
+        _ => error,
+    })?;
     access.close()?;
     room::detach_backup(&target).map_err(|e| Error::room(&args.room, e))?;
     // Opened once as what it is from now on: this machine's memory of the place goes with it.

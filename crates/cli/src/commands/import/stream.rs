@@ -87,8 +87,11 @@ pub(super) fn run(args: &Args, tar: &Path, to: &RoomPath, global: &Global) -> Re
         Ok(done) => done,
         Err(error) => return Err(stopped(error, ended)),
     };
+    let ended = ended?;
+    // Committing took its time.
+    bar.go_on()?;
     let total = unpacked.bytes;
-    let compared = compare(ended?, to, &unpacked.kept, total, global, |verifier| {
+    let compared = compare(ended, to, &unpacked.kept, total, global, |verifier| {
         let mut records = unpacked.records.iter();
         records.try_for_each(|(path, record)| verifier.one(path, &record.expected()))
     })?;

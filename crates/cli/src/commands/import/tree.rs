@@ -66,7 +66,10 @@ pub(super) fn from_tree(
         Ok(done) => done,
         Err(error) => return Err(stopped(error, ended)),
     };
-    let compared = compare(ended?, to, &done.kept, total, global, |verifier| {
+    let ended = ended?;
+    // Committing took its time.
+    bar.go_on()?;
+    let compared = compare(ended, to, &done.kept, total, global, |verifier| {
         verifier.trees(source, from, &meta, &to.path, &failed)?;
         sound()
     })?;
