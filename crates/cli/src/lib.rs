@@ -61,14 +61,31 @@ mod work;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use error::Error;
 pub use exit::Exit;
+
+/// Whether failures are objects, of a command line that is not understood yet.
+fn asks_for_json(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|word| word == "--json")
+}
+
+/// Reports why nothing was begun.
+fn refused(error: &Error, arguments: &[OsString]) -> ExitCode {
+    let global = args::Global {
+        json: asks_for_json(arguments),
+        verbose: 0,
+        quiet: false,
+        confinement: confinement::Confinement::default(),
+    };
+    output::report(error, &global);
+    error.exit().into()
+}
 
 /// Runs the command with these arguments, the program's own name first. Reports failures on standard error.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     seal::protect_process();
     if let Err(error) = bucket::hand_over(&arguments) {
-        output::to_stderr(format_args!("strongroom: {error}"));
-        return error.exit().into();
+        return refused(&error, &arguments);
     }
     if mounting::helper::is_helper(&arguments) {
         return mounting::helper::run(&arguments);
@@ -90,18 +107,19 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     );
     let command = match command {
         Ok(command) => command,
-        Err(refusal) => {
-            output::to_stderr(format_args!("strongroom: {refusal}"));
-            return Exit::Usage.into();
-        }
+        Err(refusal) => return refused(&Error::usage(refusal.to_string()), &arguments),
     };
     if commands::bench::asks_for_help(&arguments) {
         let Err(error) = commands::bench::help(&arguments);
-        output::to_stderr(format_args!("strongroom: {error}"));
-        return error.exit().into();
+        return refused(&error, &arguments);
     }
     let cli = match commands::Cli::parse_with(command, &arguments) {
         Ok(cli) => cli,
+        Err(refusal) if refusal.use_stderr() && asks_for_json(&arguments) => {
+            let words = refusal.to_string();
+            let why = words.split("\n\n").next().unwrap_or(&words);
+            return refused(&Error::usage(why.trim_start_matches("error: ")), &arguments);
+        }
         Err(refusal) => return program::refused(&refusal),
     };
     let global = cli.global;

@@ -102,6 +102,25 @@ fn answered(ran: &Ran) -> String {
     format!("{} {words}", ran.code)
 }
 
+/// What failed: with `--json` a command line that cannot be understood, and settings that are wrong, were refused in text.
+#[test]
+fn a_refused_command_line_is_an_object_where_json_is_asked_for() {
+    let s = Sandbox::empty();
+    let serve = ["disk", "serve", "--config", "none", "--json"];
+    for (args, why) in [
+        (&["--json", "mount", "room"][..], "<MOUNTPOINT>"),
+        (&["moutn", "--json"], "unrecognized subcommand 'moutn'"),
+        (&serve, "the settings in none: "),
+    ] {
+        let ran = s.run(args);
+        let object: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!((ran.code, &object["exit"]), (2, &2.into()), "{}", ran.err);
+        let words = object["error"].as_str().unwrap();
+        assert!(words.contains(why) && !words.contains("Usage"), "{words}");
+    }
+    assert_eq!(s.run(["--json", "--help"]).code, 0);
+}
+
 #[test]
 fn an_invalid_command_line_gets_the_nearest_valid_one() {
     let s = Sandbox::empty();
