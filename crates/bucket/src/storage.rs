@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use object_store::ObjectStore;
@@ -44,6 +44,8 @@ const TRIES: usize = 3;
 pub struct BucketStorage {
     shared: Arc<Shared>,
     commits: Option<Arc<Commits>>,
+    /// What earlier writers left is being removed, or was.
+    is_swept: AtomicBool,
     local: Arc<HostStorage>,
     /// The state it shows, where it is for reading only.
     shown: Option<Arc<History>>,
@@ -174,14 +176,14 @@ impl BucketStorage {
         let (commits, shown) = match read_only {
             true => (None, Some(Arc::new(history))),
             false => {
-                let commits = Arc::new(Commits::new(Committer::new(history, &shared)));
-                sweep(&shared, &commits);
-                (Some(commits), None)
+                let committer = Committer::new(history, &shared);
+                (Some(Arc::new(Commits::new(committer))), None)
             }
         };
         Ok(Self {
             shared,
             commits,
+            is_swept: AtomicBool::new(false),
             local,
             shown,
             id,
@@ -436,6 +438,14 @@ impl Storage for BucketStorage {
         match &self.commits {
             Some(commits) => syncs::writer_state(&self.shared, commits),
             None => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        }
+    }
+
+    fn accept(&self) {
+        if let Some(commits) = &self.commits
+            && !self.is_swept.swap(true, Ordering::Relaxed)
+        {
+            sweep(&self.shared, commits);
         }
     }
 }

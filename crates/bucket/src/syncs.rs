@@ -124,7 +124,8 @@ pub(crate) fn begin_heartbeats(shared: &Arc<Shared>, commits: &Arc<Commits>) -> 
     thread.spawn(shows).map(drop)
 }
 
-/// Removes what a writer of before left: objects that nothing refers to at once, commits and checkpoints in time.
+/// Removes what a writer of before left: objects that nothing refers to at once, commits and checkpoints in time. Not before it is known that the
+/// state is the newest: a log that went back may come back, and refers to them.
 pub(crate) fn sweep(shared: &Arc<Shared>, commits: &Arc<Commits>) {
     let client = shared.objects.client.clone();
     let epoch = shared.writer();

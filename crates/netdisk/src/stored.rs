@@ -89,6 +89,8 @@ impl StoredDevice {
         ended: impl Fn(&WriterState) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let file = storage.open(FILE, OpenMode::ReadWrite)?;
+        // Nothing says of a disk which state is its newest.
+        storage.accept();
         Self::over(storage, file, time, Box::new(ended))
     }
 

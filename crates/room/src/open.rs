@@ -401,6 +401,7 @@ pub(crate) fn assemble(
         memory.write();
     }
     check_header_revision(&*storage, &catalog, &header, &options)?;
+    storage.accept();
 
     let keyring = keyring(&header, previous.as_ref());
     let known = catalog.segments()?;

@@ -74,6 +74,9 @@ pub trait Storage: Send + Sync + Debug {
     fn writer_state(&self) -> io::Result<WriterState> {
         Ok(WriterState::Current)
     }
+    /// Says that what the storage showed when it was opened is known to be its newest state. Until then one that other machines reach keeps
+    /// what only a newer state needs: it may have gone back, and be put right again.
+    fn accept(&self) {}
 }
 
 /// Whether a process may still write to its storage.
@@ -120,6 +123,9 @@ impl<S: Storage + ?Sized> Storage for Arc<S> {
     }
     fn writer_state(&self) -> io::Result<WriterState> {
         (**self).writer_state()
+    }
+    fn accept(&self) {
+        (**self).accept();
     }
 }
 

@@ -55,7 +55,18 @@ pub(crate) fn create(store: &Store, dir: &Path, mut options: Options) -> io::Res
     BucketStorage::create(arc(store), "rooms/a", dir, options)
 }
 
-pub(crate) fn open(store: &Store, dir: &Path, mut options: Options) -> io::Result<BucketStorage> {
+pub(crate) fn open(store: &Store, dir: &Path, options: Options) -> io::Result<BucketStorage> {
+    let storage = open_unaccepted(store, dir, options)?;
+    storage.accept();
+    Ok(storage)
+}
+
+/// The same for a room, which says itself whether the state is the newest.
+pub(crate) fn open_unaccepted(
+    store: &Store,
+    dir: &Path,
+    mut options: Options,
+) -> io::Result<BucketStorage> {
     options.log = store.log();
     BucketStorage::open(arc(store), "rooms/a", dir, options)
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use room::{Credential, Error, FileSystem, NewCredential, NewRoom, OpenOptions, Room};
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::{create, noise, open, options, quick, short, two_machines};
-use crate::store::{Store, contents, overwrite};
+use crate::made::{create, noise, open, open_unaccepted, options, quick, short, two_machines};
+use crate::store::{Store, contents, list, overwrite};
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -47,7 +47,7 @@ pub(crate) fn reopen(
     dir: &Path,
     options: Options,
 ) -> room::Result<(Arc<BucketStorage>, Room)> {
-    let storage = Arc::new(open(store, dir, options)?);
+    let storage = Arc::new(open_unaccepted(store, dir, options)?);
     let credential = Credential::RawKey(KEY.to_vec().into());
     let room = Room::open_on(storage.clone(), &credential, in_room(dir))?;
     Ok((storage, room))
@@ -190,6 +190,33 @@ fn a_store_that_goes_back_is_noticed() {
     }
     let refused = reopen(&back, dir.path(), options()).unwrap_err();
     assert!(matches!(refused, Error::RolledBack { .. }), "{refused}");
+}
+
+/// The commits go back within a writer's, as a log does that lost its last ones, and the opening is refused. It had removed the data that
+/// only the lost commits refer to: when they were put back, it was gone.
+#[test]
+fn a_refused_opening_removes_nothing() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (storage, room) = make(&store, dir.path(), options());
+    put(&room, "/small", b"few bytes").unwrap();
+    let old = contents(&store, "rooms/a/commits");
+    let big = noise(1, 3 << 20);
+    put(&room, "/big", &big).unwrap();
+    storage.die();
+    drop((room, storage));
+    let newest = contents(&store, "rooms/a");
+    let back = Store::new();
+    let data = newest.iter().filter(|(name, _)| name.contains("/data/"));
+    for (name, bytes) in old.iter().chain(data) {
+        overwrite(&back, name, bytes.clone());
+    }
+    let refused = reopen(&back, dir.path(), options()).unwrap_err();
+    assert!(matches!(refused, Error::RolledBack { .. }), "{refused}");
+    let left = list(&back, "rooms/a/data");
+    for (name, _) in newest {
+        let is_there = || left.iter().any(|(there, _)| *there == name);
+        assert!(!name.contains("/data/") || is_there(), "{name}: {left:?}");
+    }
 }
 
 /// Anyone with the bucket changes any object, hash included: what is read is right, or an error.

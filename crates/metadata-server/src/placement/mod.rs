@@ -541,4 +541,8 @@ impl Storage for NetStorage {
     fn lock(&self, path: &str, note: &str) -> io::Result<Box<dyn LockGuard>> {
         self.0.host.lock(path, note)
     }
+
+    fn accept(&self) {
+        self.0.host.accept();
+    }
 }

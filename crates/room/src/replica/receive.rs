@@ -194,6 +194,8 @@ fn receive_as(
         return Err(refused("has no beginning"));
     };
     let next = follow(state.as_ref(), &begin)?;
+    // It is at the moment at which its sender left it.
+    storage.accept();
     // A receiver may have been killed when it had just removed [`DONE`]. Were that there again after a power cut, what is
     // received now would be taken for what it was about.
     storage.sync_dir("")?;
