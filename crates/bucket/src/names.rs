@@ -21,7 +21,8 @@ pub(crate) const LAST: &str = "last";
 pub(crate) enum ObjectName {
     /// The bytes at the end of a commit.
     Commit(u64),
-    /// Bytes and nothing else. No two writers have the same epoch, so no two objects ever have one name.
+    /// Bytes and nothing else. No two writers of a history have the same epoch, and a writer's numbers begin at random, so no two objects ever
+    /// have one name.
     Data {
         /// The number of the commit with which its writer began.
         epoch: u64,

@@ -15,6 +15,7 @@ use storage::WriterState;
 
 use crate::clock::Moment;
 use crate::file::File;
+use crate::history::new_id;
 use crate::names::ObjectName;
 use crate::objects::Objects;
 use crate::options::Options;
@@ -36,6 +37,13 @@ pub(crate) enum Node {
 pub(crate) fn lease(lease: Option<Duration>) -> Vec<Op> {
     let ms = lease.map(|lease| u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
     ms.map(|ms| Op::Lease { ms }).into_iter().collect()
+}
+
+/// The number of a writer's first object: random, because a log that went back gives another writer the same epoch. That one must not write
+/// over objects of what the log lost, nor be read from caches that have them.
+fn first_object() -> io::Result<u64> {
+    let [a, b, c, d, ..] = new_id()?;
+    Ok(u64::from(u32::from_le_bytes([a, b, c, d])) << 24)
 }
 
 #[derive(Debug, Default)]
@@ -72,8 +80,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(objects: Arc<Objects>, options: Options, names: Names, epoch: u64) -> Self {
-        Self {
+    pub(crate) fn new(
+        objects: Arc<Objects>,
+        options: Options,
+        names: Names,
+        epoch: u64,
+    ) -> io::Result<Self> {
+        Ok(Self {
             objects,
             options,
             names: Mutex::new(names),
@@ -82,13 +95,13 @@ impl Shared {
             ahead: AtomicUsize::new(0),
             number: AtomicU64::new(0),
             epoch,
-            next_object: AtomicU64::new(0),
+            next_object: AtomicU64::new(first_object()?),
             failure: Mutex::default(),
             is_overtaken: AtomicBool::new(false),
             uploads: Mutex::new(0),
             uploaded: Condvar::new(),
             proven: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Fails where nothing may be written.

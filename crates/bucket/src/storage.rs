@@ -170,7 +170,7 @@ impl BucketStorage {
         let id = WriterId::of(manifest);
         let (epoch, number) = (manifest.epoch, manifest.number);
         let (live, read_only) = (manifest.live(), options.read_only);
-        let shared = Arc::new(Shared::new(objects, options, names, epoch));
+        let shared = Arc::new(Shared::new(objects, options, names, epoch)?);
         shared.live.store(live, Ordering::Relaxed);
         shared.number.store(number, Ordering::Release);
         let (commits, shown) = match read_only {

@@ -207,6 +207,28 @@ fn an_object_that_cannot_be_read_does_not_keep_checkpoints_from_being_made() {
     }
 }
 
+/// The log lost its last commits. The next writer has the number of one that wrote behind them, and gave its objects the same names: it wrote over
+/// what a log that is put right needs, and caches showed the bytes of before.
+#[test]
+fn writers_with_one_number_have_objects_of_different_names() {
+    let (store, other) = (Store::new(), Store::new());
+    let [here, there] = two_machines();
+    drop(create(&store, here.path(), options()).unwrap());
+    for (name, bytes) in crate::store::contents(&store, "rooms/a") {
+        overwrite(&other, &name, bytes);
+    }
+    let data = noise(2, 3 << 20);
+    for (store, dir, bytes) in [
+        (&store, here.path(), &noise(1, 3 << 20)),
+        (&other, there.path(), &data),
+    ] {
+        let storage = open(store, dir, options()).unwrap();
+        write(&storage, "f", bytes).unwrap();
+    }
+    let storage = open(&other, here.path(), options()).unwrap();
+    assert!(read(&storage, "f").unwrap() == data);
+}
+
 /// With more bytes in commits than a checkpoint waits for, each sync tried to make one while none could be made.
 #[test]
 fn a_checkpoint_that_fails_is_not_tried_again_at_each_sync() {
