@@ -2,7 +2,8 @@
 //!
 //! 1. Only bytes of objects that do not change are here, so that nothing here is ever out of date, after a crash or years. What a room has
 //!    not made durable is never here.
-//! 2. A chunk's file ends with a hash of its bytes. One that a crash tore is read from the store again.
+//! 2. A chunk's file ends with a hash of its bytes. One that a crash tore is read from the store again. The hash is compared once in a
+//!    process, and before bytes go from here to the store.
 //! 3. There are at most `limit` bytes, plus what is just being added; what was not used for longest goes first. A full disk makes the cache
 //!    smaller, and fails nothing.
 //!
@@ -87,6 +88,17 @@ impl State {
             self.by_use.remove(&chunk.used);
             self.bytes -= chunk.len;
         }
+    }
+
+    /// An object's chunks that are here. A commit says how large an object is, and a hostile store any number.
+    fn chunks_of(&self, object: ObjectName, size: u64) -> Vec<Key> {
+        let chunks = size.div_ceil(CHUNK);
+        if chunks > self.chunks.len() as u64 {
+            let here = self.chunks.keys().filter(|key| key.0 == object);
+            return here.copied().collect();
+        }
+        let keys = (0..chunks).map(|chunk| (object, chunk));
+        keys.filter(|key| self.chunks.contains_key(key)).collect()
     }
 }
 
@@ -262,24 +274,21 @@ impl Cache {
         let _ = fs::remove_file(self.path(key));
     }
 
-    /// Removes an object's chunks. A commit says how large an object is, and a hostile store any number.
+    /// Removes an object's chunks.
     pub(crate) fn forget_object(&self, object: ObjectName, size: u64) {
-        let here: Vec<Key> = {
-            let state = self.state.lock();
-            let chunks = size.div_ceil(CHUNK);
-            match chunks > state.chunks.len() as u64 {
-                true => {
-                    let here = state.chunks.keys().filter(|key| key.0 == object);
-                    here.copied().collect()
-                }
-                false => {
-                    let keys = (0..chunks).map(|chunk| (object, chunk));
-                    keys.filter(|key| state.chunks.contains_key(key)).collect()
-                }
-            }
-        };
+        let here = self.state.lock().chunks_of(object, size);
         for key in &here {
             self.forget(key);
+        }
+    }
+
+    /// Has the hashes of an object's chunks compared at their next read, whether they were or not: what is read then is written to the store.
+    pub(crate) fn recheck_object(&self, object: ObjectName, size: u64) {
+        let mut state = self.state.lock();
+        for key in state.chunks_of(object, size) {
+            if let Some(chunk) = state.chunks.get_mut(&key) {
+                chunk.is_whole = false;
+            }
         }
     }
 
