@@ -163,8 +163,8 @@ impl Objects {
         (chunk + 1..end).map(|next| (object, next)).collect()
     }
 
-    /// Has chunks in the cache soon. What fails is of no consequence.
-    pub(crate) fn warm(&self, wanted: &[Wanted]) {
+    /// Has chunks in the cache. Whether none failed, which is of no other consequence.
+    pub(crate) fn warm(&self, wanted: &[Wanted]) -> bool {
         let parts = parts(wanted);
         let mut keys: Vec<Key> = parts.iter().map(|part| part.key).collect();
         keys.dedup();
@@ -172,9 +172,11 @@ impl Objects {
         let sized = parts.iter().map(|part| (part.key, part.size));
         let mut sized: Vec<_> = sized.filter(|(key, _)| mine.1.contains(key)).collect();
         sized.dedup();
-        if let Err(e) = self.fetch(sized) {
+        let fetched = self.fetch(sized);
+        if let Err(e) = &fetched {
             tracing::debug!("{e}");
         }
+        fetched.is_ok()
     }
 
     fn fetch(&self, chunks: Vec<(Key, u64)>) -> io::Result<Vec<(Key, Bytes)>> {

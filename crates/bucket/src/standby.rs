@@ -24,7 +24,8 @@ use crate::names::ObjectName;
 use crate::objects::Objects;
 use crate::opening::{self, WriterNote, cache_dir, local, nothing_there};
 use crate::options::Options;
-use crate::shared::lease;
+use crate::pieces::Source;
+use crate::shared::{PART, lease};
 use crate::storage::BucketStorage;
 
 /// Between two looks for commits, as a part of the lease.
@@ -219,11 +220,63 @@ impl Standby {
             })
             .collect();
         let (objects, is_warming) = (self.objects.clone(), self.is_warming.clone());
+        let most = self.options.cache_bytes;
         self.objects.client.spawn_blocking(move || {
-            for piece in wanted {
-                objects.warm(&[piece]);
-            }
+            warm_pieces(&objects, wanted, most);
             is_warming.store(false, Ordering::Release);
         });
+    }
+}
+
+/// Has pieces in the cache, as many bytes as that keeps. They go in parts: a hostile bucket says that a piece is of any length, and its memory is
+/// not asked for. Nor is the rest of one of which a part cannot be read.
+fn warm_pieces(objects: &Objects, pieces: Vec<Wanted>, most: u64) {
+    let mut left = most;
+    for piece in pieces {
+        let mut at = 0;
+        while at < piece.len {
+            let part = Wanted {
+                len: (piece.len - at).min(PART as usize),
+                stored: piece.stored.skip(at as u64),
+                ..piece
+            };
+            let len = part.len;
+            if left < len as u64 || !objects.warm(&[part]) {
+                break;
+            }
+            at += len;
+            left -= len as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::manifest::Stored;
+
+    /// A piece as long as a hostile bucket says was taken apart in memory first, and each part of it asked for.
+    #[test]
+    fn what_is_not_there_is_asked_for_once_however_long_it_is_said_to_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(InMemory::new());
+        let client = Client::new(store, None, "rooms/a", Duration::from_secs(5)).unwrap();
+        let object = ObjectName::Data {
+            epoch: 1,
+            number: 0,
+        };
+        let cache = Cache::open(dir.path(), 1 << 30).unwrap();
+        let objects = Objects { client, cache };
+        let piece = Wanted {
+            to: 0,
+            len: 1 << 36,
+            stored: Stored { object, at: 0 },
+            size: 1 << 36,
+        };
+        warm_pieces(&objects, vec![piece], u64::MAX);
+        let gets = objects.client.requests().gets;
+        assert!(gets <= PART >> 20, "{gets}");
     }
 }
