@@ -377,8 +377,20 @@ impl Client {
         let (path, len) = (self.path(&name), range.end - range.start);
         let once = || {
             self.inner.counters.gets.fetch_add(1, Ordering::Relaxed);
-            let range = range.clone();
-            async { self.inner.store.get_range(&path, range).await }
+            let asked = self.inner.store.get_range(&path, range.clone());
+            let (path, end) = (&path, range.end);
+            async move {
+                match asked.await {
+                    // That the range is not there is no error of its own kind.
+                    Err(e @ object_store::Error::Generic { .. }) => {
+                        match self.inner.store.head(path).await {
+                            Ok(meta) if meta.size < end => Ok(Bytes::new()),
+                            _ => Err(e),
+                        }
+                    }
+                    answered => answered,
+                }
+            }
         };
         let what = format!("reading {name}");
         let got = self.ask_store(&what, len, once).await?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use storage::{OpenMode, Storage};
 
 use crate::made::{create, noise, open, options, read, short, two_machines, write};
-use crate::store::{Fate, Store, contents, overwrite};
+use crate::store::{Fate, Store, contents, list, overwrite};
 
 #[test]
 fn requests_that_fail_for_a_while_are_of_no_consequence() {
@@ -219,4 +219,26 @@ fn writes_wait_while_uploads_do_and_memory_stays_bounded() {
     });
     // Four uploads, what is gathered for the next one, and a write of each.
     assert!(accepted <= 4 * 17 + 16 + WRITERS, "{accepted} MiB");
+}
+
+/// Each read of an object that was cut short was tried again until the time was up, and a check of the data never ended.
+#[test]
+fn an_object_that_was_cut_short_is_an_error_at_once() {
+    let store = Store::new();
+    let [here, there] = two_machines();
+    let storage = create(&store, here.path(), options()).unwrap();
+    write(&storage, "f", &noise(1, 3 << 20)).unwrap();
+    drop(storage);
+    let [(name, _)] = &list(&store, "rooms/a/data")[..] else {
+        panic!("one object");
+    };
+    overwrite(&store, name, noise(1, 5000));
+    let mut options = options();
+    options.read_only = true;
+    let storage = open(&store, there.path(), options).unwrap();
+    let file = storage.open("f", OpenMode::Read).unwrap();
+    for at in [0, 2 << 20] {
+        let refused = file.read_at(&mut [0; 10], at).unwrap_err().to_string();
+        assert!(refused.contains("bytes instead of"), "{refused}");
+    }
 }
