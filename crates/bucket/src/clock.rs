@@ -18,3 +18,14 @@ impl Moment {
         Duration::from_millis(Self::now().0.saturating_sub(self.0))
     }
 }
+
+/// How long the machine was suspended since its start.
+pub(crate) fn suspended() -> Duration {
+    let of = |clock| {
+        let time = clock_gettime(clock);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    // In this order it is never less than none.
+    let awake = of(ClockId::Monotonic);
+    of(ClockId::Boottime).saturating_sub(awake)
+}

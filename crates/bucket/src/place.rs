@@ -4,10 +4,11 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::{BackoffConfig, Certificate, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::certificates;
+use crate::credentials::{self, Credentials};
 
 /// How long a connection is kept that nobody uses: routers forget it, and what is sent on it then is never answered.
 const IDLE: std::time::Duration = std::time::Duration::from_secs(20);
@@ -93,11 +94,21 @@ impl Place {
         if let Some(bundle) = &bundle {
             options = only_authorities(options, bundle)?;
         }
-        let builder = builder
+        let builder = credentials::checked(builder)?
             .with_bucket_name(&self.bucket)
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_retry(once);
-        let client = |options| builder.clone().with_client_options(options).build();
+        let has_key = builder
+            .get_config_value(&AmazonS3ConfigKey::AccessKeyId)
+            .is_some();
+        let client = |options| {
+            let builder = builder.clone().with_client_options(options);
+            if has_key {
+                return builder.build();
+            }
+            let asking = Credentials::of(builder.clone())?;
+            builder.with_credentials(Arc::new(asking)).build()
+        };
         let store = match client(options.clone()) {
             // Without any certificates of the system a client is not made, before it is known whether it needs one.
             Err(_) if bundle.is_none() && certificates::of_the_system().is_empty() => {
