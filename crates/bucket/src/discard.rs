@@ -10,9 +10,9 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 
 use crate::client::Client;
+use crate::creation::remove_all;
 use crate::elsewhere;
 use crate::history;
-use crate::names::{CHECKPOINTS, DATA, LAST, LOG, RECORDS};
 use crate::opening::{WriterId, WriterNote, begin, local};
 use crate::options::Options;
 use crate::storage::BucketStorage;
@@ -52,30 +52,10 @@ async fn overtake(client: &Client, note: &WriterNote, created: WriterId) -> io::
     let mut history = history.ok_or_else(others)?;
     let is_ours = history.manifest.is_open;
     match begin(client, &mut history, note, is_ours, Vec::new()).await? {
-        true => Ok(history.manifest.number),
+        true => {
+            note.intend_removal(&history.manifest)?;
+            Ok(history.manifest.number)
+        }
         false => Err(others()),
     }
-}
-
-async fn remove_all(client: &Client, begun: u64) -> io::Result<()> {
-    let failed = || io::Error::other("not everything could be removed");
-    for directory in [DATA, CHECKPOINTS, RECORDS] {
-        let listed = client.list(directory, None).await?;
-        let names: Vec<String> = listed.into_iter().map(|(name, _)| name).collect();
-        let count = names.len();
-        if client.delete(names).await.len() < count {
-            return Err(failed());
-        }
-    }
-    let mut before = client.commits_after(0).await?;
-    before.retain(|number| *number < begun);
-    client.delete_from_log(&before).await;
-    if client.commits_after(0).await? != [begun] {
-        return Err(failed());
-    }
-    if client.log_address().is_some() {
-        client.delete(vec![LOG.into(), LAST.into()]).await;
-    }
-    client.delete_from_log(&[begun]).await;
-    Ok(())
 }

@@ -21,6 +21,7 @@ mod client;
 mod clock;
 mod commit;
 mod commits;
+mod creation;
 mod credentials;
 mod discard;
 mod elsewhere;

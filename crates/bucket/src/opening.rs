@@ -1,18 +1,16 @@
 //! What an opening needs of this machine, and the names that a state of the store has.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use storage::{HostStorage, LockGuard, Storage};
 
 use crate::client::Client;
-use crate::elsewhere;
 use crate::file::{File, Place};
 use crate::history::{self, History, damaged, hex};
 use crate::manifest::{Entry, Manifest, Stored};
-use crate::names::{self, DIRECTORIES, ObjectName};
-use crate::probe;
+use crate::names::{self, ObjectName};
 use crate::record::{Id, Op, Record};
 use crate::shared::{Names, Node};
 
@@ -20,6 +18,8 @@ use crate::shared::{Names, Node};
 const WRITER_LOCK: &str = "writer.lock";
 /// Which writer of the bucket was the last one of this directory: [`writer_line`]. While one begins, the commit of its begin is in a second line.
 const WRITER: &str = "writer";
+/// Its third line, where that begin removes everything.
+const REMOVAL: &str = "removal";
 /// Begin of the name of the cache's directory.
 const CHUNKS: &str = "chunks-";
 
@@ -54,6 +54,8 @@ pub(crate) struct WriterNote {
     last: String,
     /// A begin of which that is not known: its number and id.
     begun: Option<(u64, String)>,
+    /// That begin was to remove everything.
+    is_removal: bool,
 }
 
 impl WriterNote {
@@ -67,7 +69,31 @@ impl WriterNote {
             let (number, id) = line.strip_suffix('\n')?.split_once(' ')?;
             Some((number.parse().ok()?, id.to_owned()))
         });
-        Self { path, last, begun }
+        let is_removal = lines.next().is_some_and(|line| line.trim_end() == REMOVAL);
+        Self {
+            path,
+            last,
+            begun,
+            is_removal,
+        }
+    }
+
+    /// Whether the begin that it has was to remove everything.
+    pub(crate) fn is_removal(&self) -> bool {
+        self.is_removal
+    }
+
+    /// Whether a record is the begin that it has.
+    pub(crate) fn begins_with(&self, record: &Record) -> bool {
+        let is_it =
+            |(number, id): &(u64, String)| *number == record.number && *id == hex(&record.id);
+        self.begun.as_ref().is_some_and(is_it)
+    }
+
+    /// Notes that everything before a begin is about to be removed, and then that: a process that is killed then can be followed by another one.
+    pub(crate) fn intend_removal(&self, begun: &Manifest) -> io::Result<()> {
+        let id = hex(&begun.id);
+        replace(&self.path, &format!("\n{} {id}\n{REMOVAL}\n", begun.number))
     }
 
     /// Whether the writer of a state is known to have begun here.
@@ -119,96 +145,6 @@ fn replace(note: &Path, text: &str) -> io::Result<()> {
 /// Notes which writer of the bucket a directory has.
 pub(crate) fn note_writer(dir: &Path, manifest: &Manifest) -> io::Result<()> {
     replace(&dir.join(WRITER), &writer_line(manifest))
-}
-
-/// What a creation begins behind, and whether its writer was this machine's: nothing, in a store that was tested; or what an earlier
-/// creation left that ended before it synced anything, here or in good order. `AlreadyExists` where there is more.
-pub(crate) async fn found_by_creation(
-    client: &Client,
-    note: &WriterNote,
-) -> io::Result<(History, bool)> {
-    let refused = |place: &str| {
-        let tools = match client.log_address() {
-            Some(_) => "the tools of the store and the log (see docs/bucket.md)",
-            None => "the store's own tool",
-        };
-        let why = format!(
-            "there is a room or a disk in {place} already, or what is left of one: choose another prefix, or, after a creation that was \
-             killed, remove what is left with {tools}"
-        );
-        Err(io::Error::new(ErrorKind::AlreadyExists, why))
-    };
-    client.prepare_log().await?;
-    let mut is_empty = !elsewhere::is_noted(client).await?;
-    for directory in DIRECTORIES {
-        is_empty &= client.list(directory, None).await?.is_empty();
-    }
-    if is_empty {
-        if let Some(address) = client.log_address()
-            && !client.commits_after(0).await?.is_empty()
-        {
-            return match begun_here(client, note).await? {
-                Some(history) => Ok((history, true)),
-                None => refused(&format!(
-                    "the log {address}, of the same bucket and prefix,"
-                )),
-            };
-        }
-        probe::probe(client).await?;
-        return Ok((History::default(), false));
-    }
-    let loaded = async {
-        elsewhere::check(client).await?;
-        history::load(client).await
-    };
-    let history = match loaded.await {
-        Ok(Some(history)) if history.manifest.names.is_empty() => history,
-        Ok(_) => return refused("the bucket"),
-        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
-            return refused("the bucket");
-        }
-        Err(e) => return Err(e),
-    };
-    let manifest = &history.manifest;
-    let is_ours = manifest.is_open && note.is_of(client, manifest).await?;
-    match manifest.is_open && !is_ours {
-        true => refused("the bucket"),
-        false => Ok((history, is_ours)),
-    }
-}
-
-/// What the log has where the bucket has nothing, if that is no more than a creation of this directory that has not ended: it was killed, or
-/// failed, before the bucket said anything of the log.
-async fn begun_here(client: &Client, note: &WriterNote) -> io::Result<Option<History>> {
-    let history = match history::load(client).await {
-        Ok(history) => history,
-        Err(e) if e.kind() == ErrorKind::InvalidData => None,
-        Err(e) => return Err(e),
-    };
-    let Some(history) = history else {
-        return Ok(None);
-    };
-    let manifest = &history.manifest;
-    let is_ours =
-        manifest.names.is_empty() && manifest.is_open && note.is_of(client, manifest).await?;
-    Ok(is_ours.then_some(history))
-}
-
-/// Whether what a creation has just begun behind is still there: the creation before it may have been removing it, and the number was free
-/// again. The begin is removed then.
-pub(crate) async fn is_founded(client: &Client, manifest: &Manifest) -> io::Result<bool> {
-    let number = manifest.number;
-    if number == 1 {
-        return Ok(true);
-    }
-    match client.commit(number - 1).await {
-        Ok(_) => Ok(true),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            client.delete_from_log(&[number]).await;
-            Ok(false)
-        }
-        Err(e) => Err(e),
-    }
 }
 
 /// Reads the newest state and begins to write; `None` where there is no room. `take_over`: also where another machine does, or died.

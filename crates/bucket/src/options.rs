@@ -11,8 +11,12 @@ use crate::log::CommitLog;
 pub struct Options {
     /// Nothing is written, and a writer elsewhere is not disturbed. The files are as of the opening.
     pub read_only: bool,
-    /// Whether a room that another machine has open, or whose writer died there, is taken over. That writer acknowledges nothing more.
+    /// Whether a room that another machine has open, or whose writer died there, is taken over, or a creation there. That writer acknowledges
+    /// nothing more.
     pub take_over: bool,
+    /// Whether a name is one that a creation makes before its end. Where there are no others, it was killed, and what is there is nothing that anyone
+    /// could open: the next creation removes it. As it comes, of no name.
+    pub remains: fn(&str) -> bool,
     /// The most bytes that the cache keeps on this machine's disk.
     pub cache_bytes: u64,
     /// How long a request is tried before it fails; waiting for others of this process is not counted. One try has up to 15 seconds, and one for
@@ -37,6 +41,7 @@ impl Default for Options {
         Self {
             read_only: false,
             take_over: false,
+            remains: |_| false,
             cache_bytes: 10 << 30,
             timeout: Duration::from_secs(60),
             grace: Duration::from_secs(600),

@@ -3,7 +3,9 @@
 //! A log that overwrites a commit although the request says "only where there is none" would let each of two writers take itself for the
 //! only one. Garage 2.5 does; a room there needs a log elsewhere.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -11,6 +13,10 @@ use crate::client::Client;
 use crate::history::{hex, new_id};
 
 const PROBES: &str = "probe";
+/// What the name of a test's object ends with.
+const OBJECT: &str = "-object";
+/// What another machine tests may be under way for so long.
+const OLD: Duration = Duration::from_secs(3600);
 /// Writers that race for one name, and how often.
 const RACERS: usize = 8;
 const RACES: u64 = 3;
@@ -39,19 +45,53 @@ fn content(who: usize) -> Vec<Bytes> {
     vec![Bytes::from(format!("writer {who} of a test, "))]
 }
 
-/// Tests the store, below the room's prefix, and the log, under a name like the room's; removes what the test made.
+/// Tests the store, below the room's prefix, and the log, under a name like the room's; removes what the test made, and what tests left that were
+/// killed.
 pub(crate) async fn probe(client: &Client) -> io::Result<()> {
     let own = format!("{PROBES}/{}", hex(&new_id()?));
-    let object = format!("{own}-object");
-    let result = test_objects(client, &object).await;
-    client.delete(vec![object]).await;
-    result?;
-    let log = client.named(&own);
-    let result = test_log(&log).await;
+    let tested = async {
+        test_objects(client, &object_of(&own)).await?;
+        test_log(&client.named(&own)).await?;
+        if let Err(e) = remove_old(client, &own, OLD).await {
+            tracing::info!("what earlier tests left is removed another time: {e}");
+        }
+        Ok(())
+    };
+    let tested = tested.await;
+    remove(client, &own).await;
+    tested
+}
+
+/// The object of a test. It goes last: its name says where in the log the test was.
+fn object_of(test: &str) -> String {
+    format!("{test}{OBJECT}")
+}
+
+async fn remove(client: &Client, test: &str) {
     // Only there: records in the store are those of the room that another machine may just have created.
     let numbers: Vec<u64> = (1..=1 + RACES).collect();
-    log.delete_from_log(&numbers).await;
-    result
+    client.named(test).delete_from_log(&numbers).await;
+    client.delete(vec![object_of(test)]).await;
+}
+
+/// Removes what tests left that began so long before this one, by the store's clock.
+async fn remove_old(client: &Client, own: &str, age: Duration) -> io::Result<()> {
+    let now = client.written_ms(object_of(own)).await?;
+    let mut old = BTreeSet::new();
+    for (name, _) in client.list(PROBES, None).await? {
+        let commit = || name.split_once("/commits/").map(|(test, _)| test);
+        let Some(test) = name.strip_suffix(OBJECT).or_else(commit) else {
+            continue;
+        };
+        let since = now - client.written_ms(name.clone()).await?;
+        if test != own && u128::try_from(since).is_ok_and(|since| since >= age.as_millis()) {
+            old.insert(test.to_owned());
+        }
+    }
+    for test in old {
+        remove(client, &test).await;
+    }
+    Ok(())
 }
 
 async fn test_objects(client: &Client, name: &str) -> io::Result<()> {
@@ -114,7 +154,6 @@ async fn test_log(log: &Client) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use object_store::memory::InMemory;
 
@@ -171,5 +210,37 @@ mod tests {
             testing.get(record).await
         });
         assert_eq!(there.unwrap().unwrap(), "large");
+    }
+
+    /// They were in nobody's way, and there for good.
+    #[test]
+    fn what_a_killed_test_left_is_removed_by_a_later_one() {
+        let log = Arc::new(InMemory::new());
+        let logs: [Option<Arc<dyn CommitLog>>; 2] =
+            [None, Some(Arc::new(Elsewhere(InStore(log.clone()))))];
+        for log_elsewhere in logs {
+            let store = Arc::new(InMemory::new());
+            let client = Client::new(store, log_elsewhere, "rooms/a", Duration::from_secs(5));
+            let client = client.unwrap();
+            let testing = client.clone();
+            let left = client.wait(async move {
+                for test in ["probe/a", "probe/b"] {
+                    testing.put(object_of(test), content(0)).await?;
+                    let log = testing.named(test);
+                    let created = log.create_commit(1, content(1), &Bytes::new()).await?;
+                    assert!(created.is_some());
+                }
+                remove_old(&testing, "probe/b", OLD).await?;
+                let before = testing.list(PROBES, None).await?.len();
+                remove_old(&testing, "probe/b", Duration::ZERO).await?;
+                let gone = testing.named("probe/a").commits_after(0).await?;
+                let own = testing.named("probe/b").commits_after(0).await?;
+                let objects = testing.list(PROBES, None).await?.len();
+                io::Result::Ok((before, gone, own, objects))
+            });
+            let (before, gone, own, objects) = left.unwrap().unwrap();
+            assert_eq!((gone, own), (vec![], vec![1]));
+            assert_eq!(before, objects * 2);
+        }
     }
 }

@@ -13,14 +13,15 @@ use crate::cache::Cache;
 use crate::client::{Client, Requests};
 use crate::clock::Moment;
 use crate::commit::Committer;
+use crate::creation::{self, found_by_creation, is_founded};
 use crate::elsewhere;
 use crate::file::{File, Wanted};
 use crate::history::{self, History};
 use crate::names::DIRECTORIES;
 use crate::objects::Objects;
 use crate::opening::{
-    WriterId, WriterNote, begin, cache_dir, found_by_creation, is_founded, load_and_begin, local,
-    names_of, note_writer, nothing_there,
+    WriterId, WriterNote, begin, cache_dir, load_and_begin, local, names_of, note_writer,
+    nothing_there,
 };
 use crate::options::Options;
 use crate::record::Op;
@@ -55,7 +56,8 @@ pub struct BucketStorage {
 
 impl BucketStorage {
     /// Makes an empty storage below `prefix`, after a test of what the store can do, and begins to write. `dir` is a directory of this
-    /// machine for the cache and locks; it is made where it is missing.
+    /// machine for the cache and locks; it is made where it is missing. What an earlier creation left is removed first: one of this machine, or one
+    /// that ended in good order, or any other with `take_over`.
     ///
     /// # Errors
     /// `AlreadyExists` where there is something, `Unsupported` where the store would let each of two writers take itself for the only one.
@@ -69,19 +71,17 @@ impl BucketStorage {
         let (local, writer) = local(dir, false)?;
         let begun_at = Moment::now();
         let (begun, note) = (client.clone(), WriterNote::read(dir));
+        let creating = options.clone();
         let history = client.wait(async move {
-            let (mut history, is_ours) = found_by_creation(&begun, &note).await?;
+            let (mut history, is_ours) = found_by_creation(&begun, &note, &creating).await?;
             match begin(&begun, &mut history, &note, is_ours, Vec::new()).await?
-                && is_founded(&begun, &history.manifest).await?
+                && is_founded(&begun, history.manifest.number).await?
             {
                 true => {
                     elsewhere::note(&begun, &history.manifest.origin).await?;
                     Ok(history)
                 }
-                false => Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "somebody else is just creating a room there",
-                )),
+                false => Err(creation::others()),
             }
         })??;
         Self::with(client, history, (local, writer), dir, options, begun_at)

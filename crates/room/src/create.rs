@@ -13,12 +13,32 @@ use seal::{Header, MasterKey, Suite};
 use storage::{HostStorage, Storage};
 
 use crate::header::{self, HeaderState};
-use crate::layout::{CATALOG, CATALOG_LOG, CATALOG_TABLE, HEADER_REVISION, SEGMENTS};
+use crate::layout::{
+    CATALOG, CATALOG_JOURNAL, CATALOG_LOG, CATALOG_RECORDS, CATALOG_TABLE, HEADER_REVISION,
+    SEGMENTS,
+};
 use crate::lock::{self, LOCK, RoomLock};
 use crate::open::{OpenedCatalog, Place, assemble};
 use crate::parts::Parts;
 use crate::tree::directory_in_root;
 use crate::{Error, NewRoom, OpenOptions, Result};
+
+/// Whether a path in a storage is one that a creation makes before the header, with which it ends. Where there are no others, the creation was killed, and
+/// nobody can open what is there.
+pub fn is_left_of_creation(path: &str) -> bool {
+    match path.strip_suffix(".new") {
+        Some(path) => [CATALOG_TABLE, header::HEADER].contains(&path),
+        None => [
+            SEGMENTS,
+            CATALOG,
+            CATALOG_JOURNAL,
+            CATALOG_LOG,
+            CATALOG_RECORDS,
+            CATALOG_TABLE,
+        ]
+        .contains(&path),
+    }
+}
 
 /// Creates a room and opens it.
 pub(crate) fn create(dir: &Path, new: NewRoom) -> Result<Parts> {

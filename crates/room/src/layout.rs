@@ -11,6 +11,8 @@ pub(crate) const CATALOG: &str = "catalog.db";
 /// A catalog that a rekey has written but not yet put in place.
 pub(crate) const NEW_CATALOG: &str = "catalog.db.new";
 pub(crate) const CATALOG_LOG: &str = "catalog.db-wal";
+/// What SQLite writes before the catalog has a log.
+pub(crate) const CATALOG_JOURNAL: &str = "catalog.db-journal";
 /// The records since the catalog's last commit.
 pub(crate) const CATALOG_RECORDS: &str = "catalog.db-log";
 /// The table that vouches for the catalog's pages.

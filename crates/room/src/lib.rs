@@ -76,6 +76,7 @@ mod walk;
 
 pub use catalog::{ANSWER_MAX, CachedReply, ClientKey};
 pub use contents::Unsaved;
+pub use create::is_left_of_creation;
 pub use grants::WriteGrant;
 pub use header::KnownKey;
 pub use maintenance::{detach_backup, prepare_backup};

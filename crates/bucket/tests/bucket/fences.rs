@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use storage::{OpenMode, Storage, WriterState};
+use strongroom_bucket::Options;
 
 use crate::made::{
     arc, create, discard, noise, open, options, polite, quick, read, short, two_machines, write,
@@ -224,7 +225,7 @@ fn a_place_that_has_a_room_gets_no_other() {
     let (store, [here, there]) = (Store::new(), two_machines());
     let first = create(&store, here.path(), options()).unwrap();
     assert_eq!(
-        create(&store, there.path(), options()).unwrap_err().kind(),
+        create(&store, there.path(), polite()).unwrap_err().kind(),
         ErrorKind::AlreadyExists
     );
     write(&first, "f", b"x").unwrap();
@@ -394,6 +395,73 @@ fn a_creation_that_was_killed_can_be_begun_again_on_its_machine() {
         assert_eq!(read(&storage, "f").unwrap(), b"x");
     }
     assert!(refused > 0);
+}
+
+/// Options of a creation whose names before its end begin with `half`.
+fn halves() -> Options {
+    let mut options = polite();
+    options.remains = |name| name.starts_with("half");
+    options
+}
+
+/// A creation was killed when it had synced names of files. Somebody had to remove the objects by hand, and commits in the log.
+#[test]
+fn what_a_killed_creation_synced_gives_way_to_the_next_one() {
+    for is_elsewhere in [false, true] {
+        let (store, [here, there]) = (Store::new(), two_machines());
+        let killed = create(&store, here.path(), halves()).unwrap();
+        write(&killed, "half", &noise(1, 2 << 20)).unwrap();
+        killed.checkpoint().unwrap();
+        write(&killed, "half.2", b"x").unwrap();
+        killed.die();
+        let killed_id = killed.id();
+        drop(killed);
+        // Another program's files, or those of a whole room, are nobody's to remove.
+        let refused = create(&store, here.path(), polite()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        let refused = create(&store, there.path(), halves()).unwrap_err();
+        assert!(refused.to_string().contains("--take-over"), "{refused}");
+        let (dir, mut again) = (if is_elsewhere { &there } else { &here }, halves());
+        again.take_over = is_elsewhere;
+        let storage = create(&store, dir.path(), again.clone()).unwrap();
+        assert!(storage.id() != killed_id);
+        assert_eq!(storage.list("").unwrap(), Vec::<String>::new());
+        assert!(crate::store::list(&store, "rooms/a/data").is_empty());
+        write(&storage, "f", b"whole").unwrap();
+        drop(storage);
+        let refused = create(&store, dir.path(), again).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        let storage = open(&store, dir.path(), polite()).unwrap();
+        assert_eq!(read(&storage, "f").unwrap(), b"whole");
+    }
+}
+
+/// The same where the next one is killed in the middle of the removal, wherever that is.
+#[test]
+fn a_removal_of_a_killed_creation_can_be_killed_too() {
+    if Store::new().has_log() {
+        // Each creation that fails takes as long as a lost engine.
+        return;
+    }
+    for changes in 0.. {
+        let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+        let killed = create(&store, dir.path(), halves()).unwrap();
+        write(&killed, "half", &noise(1, 2 << 20)).unwrap();
+        killed.checkpoint().unwrap();
+        killed.die();
+        drop(killed);
+        let mut short_of_time = halves();
+        short_of_time.timeout = short(&store, 100);
+        store.end_after(changes, true);
+        let is_created = create(&store, dir.path(), short_of_time).is_ok();
+        store.heal();
+        if is_created {
+            assert!(changes > 4, "{changes}");
+            break;
+        }
+        let storage = create(&store, dir.path(), halves()).unwrap();
+        write(&storage, "f", b"whole").unwrap();
+    }
 }
 
 /// The first commit was in the log elsewhere, and the object that says so never came to the bucket. Every later creation was refused.

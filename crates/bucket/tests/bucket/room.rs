@@ -2,12 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use room::{Credential, Error, FileSystem, NewCredential, NewRoom, OpenOptions, Room};
 use strongroom_bucket::{BucketStorage, Options};
 
-use crate::made::{create, noise, open, open_unaccepted, options, quick, short, two_machines};
-use crate::store::{Store, contents, list, overwrite};
+use crate::made::{
+    create, noise, open, open_unaccepted, options, polite, quick, short, two_machines,
+};
+use crate::store::{Fate, Store, contents, list, overwrite};
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -137,6 +140,48 @@ fn a_room_cut_off_anywhere_has_all_that_was_synced() {
         cut += if cut < 6 { 1 } else { 3 };
     }
     assert!(cut > 12, "{cut}");
+}
+
+/// Creates a room as the command does, where an earlier creation may have been killed.
+fn try_to_make(store: &Store, dir: &Path, timeout: Duration) -> room::Result<Room> {
+    let mut options = polite();
+    (options.remains, options.timeout) = (room::is_left_of_creation, timeout);
+    let mut new = NewRoom::with_credential(NewCredential::RawKey(KEY.to_vec().into()));
+    new.open = in_room(dir);
+    Room::create_on(Arc::new(create(store, dir, options)?), new)
+}
+
+/// Somebody had to remove what it left by hand, once it had written names.
+#[test]
+fn a_creation_that_was_killed_anywhere_leaves_a_room_or_a_place_for_one() {
+    if Store::new().has_log() {
+        // Each creation that fails takes as long as a lost engine.
+        return;
+    }
+    let (mut rooms, mut places) = (0, 0);
+    for changes in 0.. {
+        let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+        store.end_at_once_after(changes, Fate::AnswerLost);
+        let is_made = try_to_make(&store, dir.path(), Duration::from_millis(100)).is_ok();
+        store.heal();
+        let room = match try_to_make(&store, dir.path(), Duration::from_secs(5)) {
+            Ok(room) => {
+                places += 1;
+                room
+            }
+            Err(e) => {
+                assert!(e.to_string().contains("already"), "{changes}: {e}");
+                rooms += 1;
+                reopen(&store, dir.path(), polite()).unwrap().1
+            }
+        };
+        put(&room, "/f", b"few bytes").unwrap();
+        assert_eq!(room.read_file("/f").unwrap(), b"few bytes");
+        if is_made {
+            break;
+        }
+    }
+    assert!(rooms > 3 && places > 15, "{rooms}, {places}");
 }
 
 #[test]

@@ -209,9 +209,13 @@ fn at(place: &Place) -> impl Fn(io::Error) -> io::Error {
 
 /// Creates the storage that a directory represents.
 fn create(dir: &Path) -> io::Result<BucketStorage> {
-    let (place, options) = place_and_options(dir)?;
+    let (place, mut options) = place_and_options(dir)?;
+    options.take_over = is_to_be_taken_over(dir)?;
+    options.remains = room::is_left_of_creation;
     let made = BucketStorage::create(place.store()?, place.prefix(), dir, options);
-    made.map_err(at(&place))
+    let made = made.map_err(at(&place))?;
+    taken_over(dir);
+    Ok(made)
 }
 
 /// Opens the storage that a directory represents.
