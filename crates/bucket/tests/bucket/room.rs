@@ -264,6 +264,34 @@ fn a_refused_opening_removes_nothing() {
     }
 }
 
+/// A check reported each unit of 16 KiB of it, by the number of the file.
+#[test]
+fn a_check_names_the_file_of_a_missing_object_once() {
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let (storage, room) = make(&store, dir.path(), options());
+    room.make_dir("/papers", false).unwrap();
+    put(&room, "/papers/big", &noise(1, 3 << 20)).unwrap();
+    let [(object, _)] = &list(&store, "rooms/a/data")[..] else {
+        panic!("one object");
+    };
+    put(&room, "/other", &noise(2, 2 << 20)).unwrap();
+    room.close().unwrap();
+    drop(storage);
+    crate::store::remove(&store, object);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (_, room) = open_read_only(&store, elsewhere.path()).unwrap();
+    let report = room.check(true, false, &|_, _| true).unwrap();
+    // The begin of a segment may be in it, too.
+    let is_of_file = |finding: &&String| !finding.starts_with("segment ");
+    let of_files: Vec<_> = report.findings.iter().filter(is_of_file).collect();
+    let [finding] = of_files[..] else {
+        panic!("{:?}", report.findings);
+    };
+    assert!(finding.starts_with("/papers/big: "), "{finding}");
+    assert!(finding.contains("not found"), "{finding}");
+    assert_eq!(room.read_file("/other").unwrap(), noise(2, 2 << 20));
+}
+
 /// Anyone with the bucket changes any object, hash included: what is read is right, or an error.
 #[test]
 fn a_store_that_changes_bytes_is_noticed() {

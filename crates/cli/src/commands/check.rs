@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::place::{must_be_room, room_argument};
 use crate::progress::Bar;
+use crate::proxy::room_name;
 use crate::work;
 
 /// Check a room's structure, and with --read-data every byte
@@ -79,7 +80,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     Err(Error::said(
         Exit::Damaged,
-        format!("{}: the room is damaged; {next}", args.room.display()),
+        format!(
+            "{}: the room is damaged; {next}",
+            room_name(&args.room).display()
+        ),
     ))
 }
 

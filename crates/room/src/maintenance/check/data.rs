@@ -29,6 +29,9 @@ const FAILURES_MAX: usize = 1000;
 struct Found {
     lost: Vec<LostExtent>,
     failures: Vec<String>,
+    /// What the storage failed to read, and for each file the first error.
+    unread: Vec<LostExtent>,
+    errors: BTreeMap<InodeNo, String>,
     segments: BTreeMap<u64, u64>,
     /// What is kept of chunks for snapshots, and fails authentication.
     kept: BTreeSet<(InodeNo, u64, u64)>,
@@ -102,6 +105,15 @@ impl Maintenance {
         report.stopped |= stop.load(Ordering::Relaxed);
         report.bytes_read = done.load(Ordering::Relaxed);
         report.findings.extend(found.failures);
+        let mut unread = joined(found.unread);
+        unread.truncate(FAILURES_MAX);
+        for range in self.named(unread)? {
+            let error = &found.errors[&InodeNo(range.inode)];
+            report.findings.push(format!(
+                "{}: {} bytes from byte {} cannot be read: {error}",
+                range.path, range.len, range.offset
+            ));
+        }
         for (segment, bytes) in found.segments {
             report.findings.push(format!(
                 "segment {segment}: {bytes} bytes do not open (damaged, missing or replaced)"
@@ -174,7 +186,7 @@ impl Maintenance {
         index: u64,
         found: &Mutex<Found>,
     ) -> (u64, Vec<(u64, u64)>) {
-        let (mut bytes, mut lost) = (0, Vec::new());
+        let (mut bytes, mut lost, mut unread) = (0, Vec::new(), Vec::new());
         for extent in extents {
             if self.read_extent(extent).is_ok() {
                 bytes += u64::from(extent.blocks) * BLOCK;
@@ -187,12 +199,15 @@ impl Maintenance {
                 if is_damage(&error) {
                     *found.segments.entry(extent.segment.0).or_insert(0) += len;
                     lost.push((offset, len));
-                } else if found.failures.len() < FAILURES_MAX {
-                    found
-                        .failures
-                        .push(format!("inode {}, byte {offset}: {error}", no.0));
+                } else {
+                    unread.push(LostExtent { no, offset, len });
+                    let first = found.errors.entry(no);
+                    first.or_insert_with(|| error.to_string());
                 }
             }
+        }
+        if !unread.is_empty() {
+            found.lock().unread.extend(joined(unread));
         }
         (bytes, lost)
     }
