@@ -22,6 +22,8 @@ const WRITER: &str = "writer";
 const REMOVAL: &str = "removal";
 /// Begin of the name of the cache's directory.
 const CHUNKS: &str = "chunks-";
+/// Chunks that go where the disk is full: others may take some of their space at once.
+const SPARE: usize = 8;
 
 fn writer_line(manifest: &Manifest) -> String {
     format!("{} {}\n", hex(&manifest.origin), manifest.epoch)
@@ -135,11 +137,32 @@ impl WriterNote {
     }
 }
 
-/// Writes a note, which is the old one or the new one if the process is killed.
+/// Writes a note, which is the old one or the new one if the process is killed. Where the disk is full, chunks of the cache beside it go first.
 fn replace(note: &Path, text: &str) -> io::Result<()> {
     let new = note.with_extension("new");
-    std::fs::write(&new, text)?;
-    std::fs::rename(new, note)
+    let write = || std::fs::write(&new, text);
+    let written = match (write(), note.parent()) {
+        (Err(e), Some(dir)) if storage::is_full(&e) => make_space(dir).and_then(|()| write()),
+        (written, _) => written,
+    };
+    let done = written.and_then(|()| std::fs::rename(&new, note));
+    done.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", note.display())))
+}
+
+/// Removes some chunks from the caches in a directory of this machine.
+fn make_space(dir: &Path) -> io::Result<()> {
+    let mut left = SPARE;
+    for cache in std::fs::read_dir(dir)? {
+        let cache = cache?;
+        if !cache.file_name().to_string_lossy().starts_with(CHUNKS) {
+            continue;
+        }
+        for chunk in std::fs::read_dir(cache.path())?.take(left) {
+            let _ = std::fs::remove_file(chunk?.path());
+            left -= 1;
+        }
+    }
+    Ok(())
 }
 
 /// Notes which writer of the bucket a directory has.
@@ -213,7 +236,12 @@ pub(crate) fn local(
     if read_only {
         return Ok((local, None));
     }
-    match local.lock(WRITER_LOCK, &format!("{}\n", std::process::id())) {
+    let lock = || local.lock(WRITER_LOCK, &format!("{}\n", std::process::id()));
+    let locked = match lock() {
+        Err(e) if storage::is_full(&e) => make_space(dir).and_then(|()| lock()),
+        locked => locked,
+    };
+    match locked {
         Ok(lock) => Ok((local, Some(lock))),
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
             let process = storage::read_limited(&local, WRITER_LOCK, 64).unwrap_or_default();
@@ -281,4 +309,24 @@ pub(crate) fn names_of(history: &History) -> io::Result<Names> {
         names.entries.insert(path.clone(), node);
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that was full, of the cache too, kept its room from being opened for writing.
+    #[test]
+    fn a_full_disk_gets_space_from_the_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join(format!("{CHUNKS}a"));
+        std::fs::create_dir(&cache).unwrap();
+        for chunk in 0..=SPARE {
+            std::fs::write(cache.join(format!("1-{chunk:x}-0")), "chunk").unwrap();
+        }
+        std::fs::write(dir.path().join(WRITER), "kept").unwrap();
+        make_space(dir.path()).unwrap();
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1);
+        assert!(dir.path().join(WRITER).exists());
+    }
 }
