@@ -26,6 +26,7 @@ impl Server {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno::EINVAL),
         };
+        check_change(name)?;
         let set = self.with_space(|| self.room.set_xattr(no, name, value, mode, drop_setgid));
         self.opens.changed(no);
         set.or_errno("set xattr", no)?;
@@ -34,6 +35,7 @@ impl Server {
     }
 
     pub(crate) fn remove_xattr(&self, no: InodeNo, name: &[u8]) -> Result<(), Errno> {
+        check_change(name)?;
         self.room
             .remove_xattr(no, name)
             .or_errno("remove xattr", no)?;
@@ -45,6 +47,15 @@ impl Server {
     pub(crate) fn xattr_list(&self, caller: Caller, no: InodeNo) -> Result<Vec<u8>, Errno> {
         let names = self.room.xattr_names(no).or_errno("list xattrs", no)?;
         Ok(join_names(&names, caller.uid == 0))
+    }
+}
+
+/// Refuses what the kernel lets everybody change: of the attributes of `system.` it checks those of access lists only.
+fn check_change(name: &[u8]) -> Result<(), Errno> {
+    match name {
+        b"system.posix_acl_access" | b"system.posix_acl_default" => Ok(()),
+        _ if name.starts_with(b"system.") => Err(Errno::EOPNOTSUPP),
+        _ => Ok(()),
     }
 }
 

@@ -391,6 +391,31 @@ fn extended_attributes_are_probed_sized_created_and_replaced() {
     assert_eq!(rustix::fs::removexattr(&path, "user.a"), Err(Errno::NODATA));
 }
 
+/// The kernel leaves it to the file system who may change attributes of this kind.
+#[test]
+fn no_system_attributes_but_access_lists_can_be_set() {
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "echo secret > f && chmod 600 f");
+    let change = |call: &str| {
+        format!(
+            "python3 -c '
+import errno, os
+try: os.{call}
+except OSError as e: print(errno.errorcode[e.errno])'"
+        )
+    };
+    for call in [
+        "setxattr(\"f\", \"system.other\", b\"1\")",
+        "removexattr(\"f\", \"system.other\")",
+        "setxattr(\"f\", \"system.posix_acl_other\", b\"1\")",
+    ] {
+        assert_eq!(ok_as_nobody(&mount, &change(call)), "ENOTSUP\n", "{call}");
+        assert_eq!(ok(&mount, &change(call)), "ENOTSUP\n", "{call}");
+    }
+    ok(&mount, "setfacl -m u:65534:r f");
+    ok_as_nobody(&mount, "cat f");
+}
+
 #[test]
 fn trusted_attributes_are_roots_alone() {
     let Some(mount) = open_mount() else { return };
