@@ -196,6 +196,8 @@ impl Server {
         }
         if set.drop_privileges && !self.shared {
             let inode = self.attributes(no)?;
+            // Of anything else an empty request is no announcement of a write, but anybody's `chown` of -1 and -1.
+            set.drop_privileges = inode.kind == FileKind::Regular;
             set.drop_setgid = caller.loses_setgid(&inode)
                 && (caller.uid != 0 || self.is_unprivileged(&inode, &set));
         }

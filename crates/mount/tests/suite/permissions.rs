@@ -287,6 +287,18 @@ fn set_id_bits_go_with_a_change_of_owner_as_on_other_file_systems() {
     }
 }
 
+/// `chown` of neither owner nor group is allowed to everybody, and reaches the mount as what the kernel sends before a write.
+#[test]
+fn a_change_of_owner_that_changes_nothing_leaves_a_directory_its_bits() {
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "mkdir d && chgrp 4242 d && chmod 6777 d");
+    let nothing = "python3 -c 'import os; os.chown(\"d\", -1, -1)'";
+    ok_as_nobody(&mount, nothing);
+    assert_eq!(mode(&mount, "d"), 0o6777);
+    ok(&mount, nothing);
+    assert_eq!(mode(&mount, "d"), 0o6777);
+}
+
 #[test]
 fn a_write_takes_file_capabilities_away() {
     let Some(mount) = open_mount() else { return };

@@ -357,8 +357,8 @@ mod op {
         ///
         /// Before an unprivileged write, `fallocate` or `copy_file_range` to a file with such bits,
         /// Linux sends a request that sets nothing at all, and takes the mode from the reply. With
-        /// the write-back cache nothing else looks like that; without it, a `chown()` of -1 and -1
-        /// by anybody does.
+        /// the write-back cache nothing else looks like that for a regular file; for others, or
+        /// without it, a `chown()` of -1 and -1 by anybody does.
         pub(crate) fn kill_suidgid(&self) -> bool {
             let valid = self.valid();
             let sets_nothing =
