@@ -174,7 +174,7 @@ impl State {
         self.edits.committed(self.has_log);
         self.pending.clear();
         self.dirty = false;
-        self.wal.written();
+        self.wal.committed();
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! 1. The disk holds room for all that a commit of the accepted changes can append: what may come behind the end of the file
 //!    is reserved. Only a little is accepted without, for a disk that gets space again.
+//!    What a commit did not need of it is freed where that is much.
 //! 2. The beginning of a fresh log is filled with zeros, so that the commits of the first mebibyte change no file
 //!    length: their sync is a third of the price. SQLite takes zeros for an empty log.
 //!
@@ -22,6 +23,8 @@ pub(super) const FRAME: u64 = 4096 + 24 + 32;
 const COMMIT: u64 = 16 * FRAME;
 /// Bytes of changes that are accepted on a full disk, and wait for space.
 const UNRESERVED: u64 = COMMIT;
+/// Bytes that may stay reserved behind the end of the log for the next commits.
+const KEPT: u64 = 8 << 20;
 
 #[derive(Debug)]
 pub(super) struct Wal {
@@ -86,6 +89,15 @@ pub(super) fn write_again(storage: &dyn Storage, catalog: &str) -> io::Result<()
     file.sync()
 }
 
+/// Frees the space reserved behind the end of a file of `len` bytes, where that is more than [`KEPT`]. True where it was.
+fn free_rest(file: &dyn StorageFile, len: u64) -> io::Result<bool> {
+    let is_much = file.allocated()?.is_some_and(|all| all > len + KEPT);
+    if is_much {
+        file.set_len(len)?;
+    }
+    Ok(is_much)
+}
+
 impl Wal {
     /// Of a catalog that is only read.
     pub(super) fn none() -> Self {
@@ -111,6 +123,8 @@ impl Wal {
             }
             len = file.len()?;
         }
+        // What a process that was killed had reserved.
+        let _ = free_rest(&*file, len);
         Ok(Self {
             file: Some(file),
             expected: 0,
@@ -200,5 +214,20 @@ impl Wal {
     pub(super) fn written(&mut self) {
         self.expected = 0;
         self.base = None;
+    }
+
+    /// A commit is done: frees what was reserved for it and not needed. SQLite cuts the file only where its length is more
+    /// than it keeps.
+    pub(super) fn committed(&mut self) {
+        self.written();
+        let Some(file) = &self.file else {
+            return;
+        };
+        if self.reserved > self.len + KEPT
+            && let Ok(len) = file.len()
+            && free_rest(&**file, len).unwrap_or(false)
+        {
+            self.reserved = len;
+        }
     }
 }
