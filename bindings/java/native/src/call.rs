@@ -20,6 +20,25 @@ const KEPT: usize = 4;
 
 static BUFFERS: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
+/// Functions of the class `org.strongroom.Native`: of each the environment, what Java passes, and what [`answer`] runs.
+macro_rules! native {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($env:pat_param $(, $argument:ident: $type:ty)* $(,)?) $(-> $answer:ty)? $body:block
+    )*) => {$(
+        $(#[$doc])*
+        #[unsafe(export_name = concat!("Java_org_strongroom_Native_", stringify!($name)))]
+        extern "system" fn $name<'l>(
+            env: jni::EnvUnowned<'l>,
+            _: jni::objects::JClass<'l>,
+            $($argument: $type),*
+        ) $(-> $answer)? {
+            $crate::call::answer(env, |$env| $body)
+        }
+    )*};
+}
+pub(crate) use native;
+
 /// Runs a call; an error becomes an exception and the answer is nothing.
 pub(crate) fn answer<'l, T: Default>(
     mut env: EnvUnowned<'l>,

@@ -1,13 +1,13 @@
 //! Keys of rooms: what opens them, and their slots.
-#![allow(unsafe_code)] // Symbols by name are what Java looks for.
-#![allow(non_snake_case)] // Their names are made by Java's rule.
+#![allow(unsafe_code)] // In `native`: symbols by name are what Java looks for.
+#![allow(non_snake_case)] // Their names are Java's.
 
 use embed::{Argon2Cost, Error, Key, Result, Secret, SlotKind};
-use jni::objects::{JByteArray, JClass, JString};
+use jni::Env;
+use jni::objects::{JByteArray, JString};
 use jni::sys::{jint, jlong};
-use jni::{Env, EnvUnowned};
 
-use crate::call::{answer, bytes, text};
+use crate::call::{bytes, native, text};
 use crate::table;
 
 pub(crate) fn key(env: &Env<'_>, kind: jint, array: &JByteArray<'_>) -> Result<Key> {
@@ -48,14 +48,9 @@ fn slot_kind(kind: SlotKind) -> &'static str {
     }
 }
 
-/// Number, kind, seconds since 1970 and label of each, all separated by NUL.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_slots<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) -> JString<'l> {
-    answer(env, |env| {
+native! {
+    /// Number, kind, seconds since 1970 and label of each, all separated by NUL.
+    fn slots(env, room: jlong) -> JString<'l> {
         let all: Vec<String> = table::room(room)?
             .slots()?
             .into_iter()
@@ -70,55 +65,41 @@ extern "system" fn Java_org_strongroom_Native_slots<'l>(
             })
             .collect();
         text(env, &all.join("\0"))
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_addKey<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    key_kind: jint,
-    secret: JByteArray<'l>,
-    memory_kib: jint,
-    passes: jint,
-    lanes: jint,
-    label: JByteArray<'l>,
-) -> jint {
-    answer(env, |env| {
+    fn addKey(
+        env,
+        room: jlong,
+        key_kind: jint,
+        secret: JByteArray<'l>,
+        memory_kib: jint,
+        passes: jint,
+        lanes: jint,
+        label: JByteArray<'l>,
+    ) -> jint {
         let key = key(env, key_kind, &secret)?;
         let label = String::from_utf8(bytes(env, &label)?)
             .map_err(|_| Error::Argument("a label that is no text".into()))?;
         let cost = cost(memory_kib, passes, lanes)?;
         Ok(table::room(room)?.add_key(key, cost, &label)? as jint)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_changeKey<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    slot: jint,
-    key_kind: jint,
-    secret: JByteArray<'l>,
-    memory_kib: jint,
-    passes: jint,
-    lanes: jint,
-) {
-    answer(env, |env| {
+    fn changeKey(
+        env,
+        room: jlong,
+        slot: jint,
+        key_kind: jint,
+        secret: JByteArray<'l>,
+        memory_kib: jint,
+        passes: jint,
+        lanes: jint,
+    ) {
         let key = key(env, key_kind, &secret)?;
         let cost = cost(memory_kib, passes, lanes)?;
         table::room(room)?.change_key(slot as u32, key, cost)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_removeKey<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    slot: jint,
-) {
-    answer(env, |_| table::room(room)?.remove_key(slot as u32));
+    fn removeKey(_, room: jlong, slot: jint) {
+        table::room(room)?.remove_key(slot as u32)
+    }
 }

@@ -1,13 +1,12 @@
 //! The policy for automatic snapshots of open rooms.
-#![allow(unsafe_code)] // Symbols by name are what Java looks for.
-#![allow(non_snake_case)] // Their names are made by Java's rule.
+#![allow(unsafe_code)] // In `native`: symbols by name are what Java looks for.
+#![allow(non_snake_case)] // Their names are Java's.
 
 use embed::{Error, Result, SnapshotInfo, SnapshotPolicy};
-use jni::EnvUnowned;
-use jni::objects::{JClass, JLongArray, JString};
+use jni::objects::{JLongArray, JString};
 use jni::sys::{jboolean, jlong};
 
-use crate::call::{answer, java, text};
+use crate::call::{java, native, text};
 use crate::snapshots::list;
 use crate::table;
 
@@ -18,15 +17,9 @@ fn number<T: TryFrom<jlong>>(number: jlong) -> Result<T> {
     T::try_from(number).map_err(|_| Error::Argument(format!("a snapshot policy with {number}")))
 }
 
-/// False: there is none, and `out` is as it was.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_snapshotPolicy<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    out: JLongArray<'l>,
-) -> jboolean {
-    answer(env, |env| {
+native! {
+    /// False: there is none, and `out` is as it was.
+    fn snapshotPolicy(env, room: jlong, out: JLongArray<'l>) -> jboolean {
         let Some(policy) = table::room(room)?.snapshot_policy()? else {
             return Ok(false);
         };
@@ -38,17 +31,9 @@ extern "system" fn Java_org_strongroom_Native_snapshotPolicy<'l>(
         ];
         out.set_region(env, 0, &values).map_err(java)?;
         Ok(true)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_setSnapshotPolicy<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    values: JLongArray<'l>,
-) {
-    answer(env, |env| {
+    fn setSnapshotPolicy(env, room: jlong, values: JLongArray<'l>) {
         let mut v: [jlong; POLICY_LEN] = [0; POLICY_LEN];
         values.get_region(env, 0, &mut v).map_err(java)?;
         let policy = SnapshotPolicy {
@@ -58,28 +43,15 @@ extern "system" fn Java_org_strongroom_Native_setSnapshotPolicy<'l>(
             min_free_percent: number(v[3])?,
         };
         table::room(room)?.set_snapshot_policy(&policy)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_clearSnapshotPolicy<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) {
-    answer(env, |_| table::room(room)?.clear_snapshot_policy());
-}
+    fn clearSnapshotPolicy(_, room: jlong) {
+        table::room(room)?.clear_snapshot_policy()
+    }
 
-/// How many were created, and seconds since 1970 at which the next is due (-1: there is no policy), into `out`; the created one, if there
-/// is one, and those that were deleted as an answer.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_applySnapshotPolicy<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    out: JLongArray<'l>,
-) -> JString<'l> {
-    answer(env, |env| {
+    /// How many were created, and seconds since 1970 at which the next is due (-1: there is no policy), into `out`; the created one, if there
+    /// is one, and those that were deleted as an answer.
+    fn applySnapshotPolicy(env, room: jlong, out: JLongArray<'l>) -> JString<'l> {
         let report = table::room(room)?.apply_snapshot_policy()?;
         let values: [jlong; 2] = [
             report.created.is_some().into(),
@@ -89,17 +61,9 @@ extern "system" fn Java_org_strongroom_Native_applySnapshotPolicy<'l>(
         let mut snapshots: Vec<SnapshotInfo> = report.created.into_iter().collect();
         snapshots.extend(report.deleted);
         text(env, &list(&snapshots))
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_pruneSnapshots<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    dry_run: jboolean,
-) -> JString<'l> {
-    answer(env, |env| {
+    fn pruneSnapshots(env, room: jlong, dry_run: jboolean) -> JString<'l> {
         text(env, &list(&table::room(room)?.prune_snapshots(dry_run)?))
-    })
+    }
 }

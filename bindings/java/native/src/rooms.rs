@@ -1,6 +1,6 @@
 //! Open rooms, and what is done in them by path.
-#![allow(unsafe_code)] // Symbols by name are what Java looks for.
-#![allow(non_snake_case)] // Their names are made by Java's rule.
+#![allow(unsafe_code)] // In `native`: symbols by name are what Java looks for.
+#![allow(non_snake_case)] // Their names are Java's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,11 +9,11 @@ use std::path::Path;
 use embed::{
     Error, Kind, OpenOptions, RenameMode, Result, Session, SetAttr, SetTime, Timestamp, XattrMode,
 };
-use jni::objects::{JByteArray, JClass, JLongArray, JString};
+use jni::Env;
+use jni::objects::{JByteArray, JLongArray, JString};
 use jni::sys::{jboolean, jint, jlong};
-use jni::{Env, EnvUnowned};
 
-use crate::call::{answer, array, bytes, java, kind, put_stat, text};
+use crate::call::{array, bytes, java, kind, native, put_stat, text};
 use crate::keys::{cost, key};
 use crate::table;
 
@@ -106,145 +106,84 @@ fn rename_mode(mode: jint) -> Result<RenameMode> {
     }
 }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_version<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-) -> jint {
-    answer(env, |_| Ok(INTERFACE))
-}
+native! {
+    fn version(_) -> jint {
+        Ok(INTERFACE)
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_create<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    dir: JByteArray<'l>,
-    key_kind: jint,
-    secret: JByteArray<'l>,
-    memory_kib: jint,
-    passes: jint,
-    lanes: jint,
-    flags: jint,
-    state_dir: JByteArray<'l>,
-    interval_ms: jlong,
-) -> jlong {
-    answer(env, |env| {
+    fn create(
+        env,
+        dir: JByteArray<'l>,
+        key_kind: jint,
+        secret: JByteArray<'l>,
+        memory_kib: jint,
+        passes: jint,
+        lanes: jint,
+        flags: jint,
+        state_dir: JByteArray<'l>,
+        interval_ms: jlong,
+    ) -> jlong {
         let key = key(env, key_kind, &secret)?;
         let dir = bytes(env, &dir)?;
         let options = options(env, flags, &state_dir, interval_ms)?;
         let cost = cost(memory_kib, passes, lanes)?;
         table::add_room(Session::create(path(&dir)?, key, cost, options)?)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_open<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    dir: JByteArray<'l>,
-    key_kind: jint,
-    secret: JByteArray<'l>,
-    flags: jint,
-    state_dir: JByteArray<'l>,
-    interval_ms: jlong,
-) -> jlong {
-    answer(env, |env| {
+    fn open(
+        env,
+        dir: JByteArray<'l>,
+        key_kind: jint,
+        secret: JByteArray<'l>,
+        flags: jint,
+        state_dir: JByteArray<'l>,
+        interval_ms: jlong,
+    ) -> jlong {
         let key = key(env, key_kind, &secret)?;
         let dir = bytes(env, &dir)?;
         let options = options(env, flags, &state_dir, interval_ms)?;
         table::add_room(Session::open(path(&dir)?, key, options)?)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_close<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) {
-    answer(env, |_| table::close_room(room));
-}
+    fn close(_, room: jlong) {
+        table::close_room(room)
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_abandon<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) {
-    answer(env, |_| table::abandon_room(room));
-}
+    fn abandon(_, room: jlong) {
+        table::abandon_room(room)
+    }
 
-/// The virtual machine ends.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_end<'l>(env: EnvUnowned<'l>, _: JClass<'l>) {
-    answer(env, |_| table::end());
-}
+    /// The virtual machine ends.
+    fn end(_) {
+        table::end()
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_isOpen<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) -> jboolean {
-    answer(env, |_| {
+    fn isOpen(_, room: jlong) -> jboolean {
         Ok(table::room(room).is_ok_and(|room| room.is_open()))
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_isReadOnly<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) -> jboolean {
-    answer(env, |_| table::room(room)?.is_read_only())
-}
+    fn isReadOnly(_, room: jlong) -> jboolean {
+        table::room(room)?.is_read_only()
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_sync<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) {
-    answer(env, |_| table::room(room)?.sync());
-}
+    fn sync(_, room: jlong) {
+        table::room(room)?.sync()
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_begin<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) {
-    answer(env, |_| table::room(room)?.begin());
-}
+    fn begin(_, room: jlong) {
+        table::room(room)?.begin()
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_complete<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) {
-    answer(env, |_| table::room(room)?.complete());
-}
+    fn complete(_, room: jlong) {
+        table::room(room)?.complete()
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_inTransaction<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) -> jboolean {
-    answer(env, |_| table::room(room)?.in_transaction())
-}
+    fn inTransaction(_, room: jlong) -> jboolean {
+        table::room(room)?.in_transaction()
+    }
 
-/// Numbers into `out`; identity and suite as an answer.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_info<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    out: JLongArray<'l>,
-) -> JString<'l> {
-    answer(env, |env| {
+    /// Numbers into `out`; identity and suite as an answer.
+    fn info(env, room: jlong, out: JLongArray<'l>) -> JString<'l> {
         let room = table::room(room)?;
         let (info, space) = (room.info()?, room.space()?);
         let values = [
@@ -263,20 +202,10 @@ extern "system" fn Java_org_strongroom_Native_info<'l>(
         ];
         out.set_region(env, 0, &values).map_err(java)?;
         text(env, &format!("{}\0{}", info.id, info.suite))
-    })
-}
+    }
 
-/// 0; 1 where there is nothing, 2 where a parent is not a directory: asked often, and not worth an exception.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_stat<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-    follow: jboolean,
-    out: JLongArray<'l>,
-) -> jint {
-    answer(env, |env| {
+    /// 0; 1 where there is nothing, 2 where a parent is not a directory: asked often, and not worth an exception.
+    fn stat(env, room: jlong, name: JByteArray<'l>, follow: jboolean, out: JLongArray<'l>) -> jint {
         let name = bytes(env, &name)?;
         match table::room(room)?.stat(path(&name)?, follow) {
             Ok(inode) => put_stat(env, &inode, &out).map(|()| 0),
@@ -284,18 +213,10 @@ extern "system" fn Java_org_strongroom_Native_stat<'l>(
             Err(e) if e.kind() == Kind::NotDirectory => Ok(2),
             Err(e) => Err(e),
         }
-    })
-}
+    }
 
-/// All names of a directory, each as a byte for its kind, one for the length of its name, and the name.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_list<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-) -> JByteArray<'l> {
-    answer(env, |env| {
+    /// All names of a directory, each as a byte for its kind, one for the length of its name, and the name.
+    fn list(env, room: jlong, name: JByteArray<'l>) -> JByteArray<'l> {
         let name = bytes(env, &name)?;
         let all = table::room(room)?.list(path(&name)?)?;
         let mut packed = Vec::with_capacity(all.len() * 24);
@@ -304,193 +225,90 @@ extern "system" fn Java_org_strongroom_Native_list<'l>(
             packed.extend(&entry.name);
         }
         array(env, &packed)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_makeDirectory<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-    mode: jint,
-) {
-    answer(env, |env| {
+    fn makeDirectory(env, room: jlong, name: JByteArray<'l>, mode: jint) {
         let name = bytes(env, &name)?;
         table::room(room)?.make_dir(path(&name)?, (mode & 0o7777) as u16)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_makeDirectories<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn makeDirectories(env, room: jlong, name: JByteArray<'l>) {
         let name = bytes(env, &name)?;
         table::room(room)?.make_dirs(path(&name)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_removeFile<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn removeFile(env, room: jlong, name: JByteArray<'l>) {
         let name = bytes(env, &name)?;
         table::room(room)?.remove_file(path(&name)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_removeDirectory<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn removeDirectory(env, room: jlong, name: JByteArray<'l>) {
         let name = bytes(env, &name)?;
         table::room(room)?.remove_dir(path(&name)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_rename<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    from: JByteArray<'l>,
-    to: JByteArray<'l>,
-    mode: jint,
-) {
-    answer(env, |env| {
+    fn rename(env, room: jlong, from: JByteArray<'l>, to: JByteArray<'l>, mode: jint) {
         let (from, to) = (bytes(env, &from)?, bytes(env, &to)?);
         table::room(room)?.rename(path(&from)?, path(&to)?, rename_mode(mode)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_link<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    existing: JByteArray<'l>,
-    new: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn link(env, room: jlong, existing: JByteArray<'l>, new: JByteArray<'l>) {
         let (existing, new) = (bytes(env, &existing)?, bytes(env, &new)?);
         table::room(room)?.link(path(&existing)?, path(&new)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_symlink<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    target: JByteArray<'l>,
-    name: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn symlink(env, room: jlong, target: JByteArray<'l>, name: JByteArray<'l>) {
         let (target, name) = (bytes(env, &target)?, bytes(env, &name)?);
         table::room(room)?.symlink(path(&target)?.as_os_str().as_bytes(), path(&name)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_readLink<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-) -> JByteArray<'l> {
-    answer(env, |env| {
+    fn readLink(env, room: jlong, name: JByteArray<'l>) -> JByteArray<'l> {
         let name = bytes(env, &name)?;
         let target = table::room(room)?.read_link(path(&name)?)?;
         array(env, &target)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_setAttributes<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-    follow: jboolean,
-    values: JLongArray<'l>,
-) {
-    answer(env, |env| {
+    fn setAttributes(
+        env,
+        room: jlong,
+        name: JByteArray<'l>,
+        follow: jboolean,
+        values: JLongArray<'l>,
+    ) {
         let name = bytes(env, &name)?;
         let set = attributes(env, &values)?;
         table::room(room)?
             .set_attributes(path(&name)?, &set, follow)
             .map(drop)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_xattr<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-    xattr: JByteArray<'l>,
-) -> JByteArray<'l> {
-    answer(env, |env| {
+    fn xattr(env, room: jlong, name: JByteArray<'l>, xattr: JByteArray<'l>) -> JByteArray<'l> {
         let (name, xattr) = (bytes(env, &name)?, bytes(env, &xattr)?);
         let value = table::room(room)?.xattr(path(&name)?, &xattr)?;
         array(env, &value)
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_setXattr<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-    xattr: JByteArray<'l>,
-    value: JByteArray<'l>,
-    mode: jint,
-) {
-    answer(env, |env| {
+    fn setXattr(
+        env,
+        room: jlong,
+        name: JByteArray<'l>,
+        xattr: JByteArray<'l>,
+        value: JByteArray<'l>,
+        mode: jint,
+    ) {
         let (name, xattr, value) = (bytes(env, &name)?, bytes(env, &xattr)?, bytes(env, &value)?);
         table::room(room)?.set_xattr(path(&name)?, &xattr, &value, xattr_mode(mode)?)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_removeXattr<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-    xattr: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn removeXattr(env, room: jlong, name: JByteArray<'l>, xattr: JByteArray<'l>) {
         let (name, xattr) = (bytes(env, &name)?, bytes(env, &xattr)?);
         table::room(room)?.remove_xattr(path(&name)?, &xattr)
-    });
-}
+    }
 
-/// Separated by NUL.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_xattrNames<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    name: JByteArray<'l>,
-) -> JByteArray<'l> {
-    answer(env, |env| {
+    /// Separated by NUL.
+    fn xattrNames(env, room: jlong, name: JByteArray<'l>) -> JByteArray<'l> {
         let name = bytes(env, &name)?;
         let names = table::room(room)?.xattr_names(path(&name)?)?;
         array(env, &names.join(&0))
-    })
+    }
 }

@@ -1,15 +1,14 @@
 //! Snapshots of open rooms.
-#![allow(unsafe_code)] // Symbols by name are what Java looks for.
-#![allow(non_snake_case)] // Their names are made by Java's rule.
+#![allow(unsafe_code)] // In `native`: symbols by name are what Java looks for.
+#![allow(non_snake_case)] // Their names are Java's.
 
 use std::os::unix::ffi::OsStrExt;
 
 use embed::{Change, Error, Result, SnapshotInfo, What};
-use jni::EnvUnowned;
-use jni::objects::{JByteArray, JClass, JString};
+use jni::objects::{JByteArray, JString};
 use jni::sys::jlong;
 
-use crate::call::{answer, array, bytes, kind, text};
+use crate::call::{array, bytes, kind, native, text};
 use crate::rooms::path;
 use crate::table;
 
@@ -37,94 +36,44 @@ pub(crate) fn list(snapshots: &[SnapshotInfo]) -> String {
     all.join("\0")
 }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_createSnapshot<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    called: JByteArray<'l>,
-) -> JString<'l> {
-    answer(env, |env| {
+native! {
+    fn createSnapshot(env, room: jlong, called: JByteArray<'l>) -> JString<'l> {
         let called = name(bytes(env, &called)?)?;
         let info = table::room(room)?.create_snapshot(&called)?;
         text(env, &fields(&info))
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_snapshots<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) -> JString<'l> {
-    answer(env, |env| {
+    fn snapshots(env, room: jlong) -> JString<'l> {
         text(env, &list(&table::room(room)?.snapshots()?))
-    })
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_heldBySnapshots<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-) -> jlong {
-    answer(
-        env,
-        |_| Ok(table::room(room)?.held_by_snapshots()? as jlong),
-    )
-}
+    fn heldBySnapshots(_, room: jlong) -> jlong {
+        Ok(table::room(room)?.held_by_snapshots()? as jlong)
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_renameSnapshot<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    from: JByteArray<'l>,
-    to: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn renameSnapshot(env, room: jlong, from: JByteArray<'l>, to: JByteArray<'l>) {
         let (from, to) = (name(bytes(env, &from)?)?, name(bytes(env, &to)?)?);
         table::room(room)?.rename_snapshot(&from, &to)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_deleteSnapshot<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    called: JByteArray<'l>,
-) {
-    answer(env, |env| {
+    fn deleteSnapshot(env, room: jlong, called: JByteArray<'l>) {
         let called = name(bytes(env, &called)?)?;
         table::room(room)?.delete_snapshot(&called)
-    });
-}
+    }
 
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_openSnapshot<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    called: JByteArray<'l>,
-) -> jlong {
-    answer(env, |env| {
+    fn openSnapshot(env, room: jlong, called: JByteArray<'l>) -> jlong {
         let called = name(bytes(env, &called)?)?;
         table::add_room(table::room(room)?.open_snapshot(&called)?)
-    })
-}
+    }
 
-/// Of each change a byte for what it is, one for the kind of file, bytes before and after as 8 bytes each (-1: none), and its path and
-/// earlier path, each after its length as 4 bytes. An empty `later` is now.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_diffSnapshots<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    earlier: JByteArray<'l>,
-    later: JByteArray<'l>,
-) -> JByteArray<'l> {
-    answer(env, |env| {
+    /// Of each change a byte for what it is, one for the kind of file, bytes before and after as 8 bytes each (-1: none), and its path and
+    /// earlier path, each after its length as 4 bytes. An empty `later` is now.
+    fn diffSnapshots(
+        env,
+        room: jlong,
+        earlier: JByteArray<'l>,
+        later: JByteArray<'l>,
+    ) -> JByteArray<'l> {
         let (earlier, later) = (name(bytes(env, &earlier)?)?, name(bytes(env, &later)?)?);
         let later = Some(later.as_str()).filter(|later| !later.is_empty());
         let mut packed = Vec::new();
@@ -132,7 +81,7 @@ extern "system" fn Java_org_strongroom_Native_diffSnapshots<'l>(
             pack(&change, &mut packed);
         }
         array(env, &packed)
-    })
+    }
 }
 
 fn pack(change: &Change, to: &mut Vec<u8>) {
@@ -155,21 +104,19 @@ fn pack(change: &Change, to: &mut Vec<u8>) {
     }
 }
 
-/// Returns how many files.
-#[unsafe(no_mangle)]
-extern "system" fn Java_org_strongroom_Native_restoreSnapshot<'l>(
-    env: EnvUnowned<'l>,
-    _: JClass<'l>,
-    room: jlong,
-    called: JByteArray<'l>,
-    from: JByteArray<'l>,
-    to: JByteArray<'l>,
-) -> jlong {
-    answer(env, |env| {
+native! {
+    /// Returns how many files.
+    fn restoreSnapshot(
+        env,
+        room: jlong,
+        called: JByteArray<'l>,
+        from: JByteArray<'l>,
+        to: JByteArray<'l>,
+    ) -> jlong {
         let called = name(bytes(env, &called)?)?;
         let (from, to) = (bytes(env, &from)?, bytes(env, &to)?);
         let (from, to) = (path(&from)?, path(&to)?);
         let done = table::room(room)?.restore_snapshot(&called, from, Some(to))?;
         Ok(done.files as jlong)
-    })
+    }
 }
