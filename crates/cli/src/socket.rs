@@ -289,6 +289,14 @@ impl Listener {
     }
 }
 
+/// Whether an error says that the other side has left.
+pub(crate) fn says_left(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    )
+}
+
 /// Whether the other side has closed its end.
 pub(crate) fn has_left(stream: &UnixStream) -> bool {
     // A hang-up is reported whatever is asked for.
@@ -309,7 +317,7 @@ pub(crate) fn admit(stream: &UnixStream, time: Duration) -> io::Result<()> {
     stream.set_write_timeout(Some(time))
 }
 
-/// Reads up to the end of a line of at most about `max` bytes, without its end.
+/// Reads up to the end of a line of at most about `max` bytes, without its end. `UnexpectedEof` where the client leaves before that.
 pub(crate) fn read_line(
     mut stream: &UnixStream,
     max: usize,
@@ -326,7 +334,13 @@ pub(crate) fn read_line(
             return Ok(line);
         }
         append_wiped(&mut line, read);
-        if len == 0 || line.len() > max {
+        if len == 0 {
+            return Err(io::Error::new(
+                ErrorKind::UnexpectedEof,
+                "the client left before the end of its request",
+            ));
+        }
+        if line.len() > max {
             return Err(io::Error::new(
                 ErrorKind::InvalidData,
                 format!("the request has no end within {max} bytes"),
@@ -350,4 +364,31 @@ fn append_wiped(line: &mut Zeroizing<Vec<u8>>, more: &[u8]) {
         *line = larger;
     }
     line.extend_from_slice(more);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// What a client's request comes to that sends this much and leaves.
+    fn read(sent: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        there.write_all(sent).unwrap();
+        drop(there);
+        read_line(&here, 8, Duration::from_secs(60))
+    }
+
+    /// What failed: commands that only looked whether a process listens were logged, each as a warning of a request without an end.
+    #[test]
+    fn a_client_that_leaves_sends_no_request_that_is_too_long() {
+        assert_eq!(&**read(b"words\nmore").unwrap(), b"words");
+        for sent in [&b""[..], b"words"] {
+            let left = read(sent).unwrap_err();
+            assert!(says_left(&left), "{left}");
+        }
+        let long = read(b"more than there may be").unwrap_err();
+        assert!(!says_left(&long), "{long}");
+    }
 }

@@ -222,7 +222,11 @@ fn connect(dir: &Path) -> std::result::Result<UnixStream, Unreachable> {
 }
 
 fn send(mut stream: &UnixStream, request: &Request) -> Result<()> {
-    stream.write_all(&encode_line(request)).map_err(broken)
+    match stream.write_all(&encode_line(request)) {
+        // The other side may have said why it reads nothing.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        sent => sent.map_err(broken),
+    }
 }
 
 fn broken(error: std::io::Error) -> Error {

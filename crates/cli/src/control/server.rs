@@ -179,6 +179,7 @@ fn accept(listener: &Listener, state: &Arc<State>) {
         }
         if state.clients.fetch_add(1, Ordering::AcqRel) >= CLIENTS_MAX {
             state.clients.fetch_sub(1, Ordering::AcqRel);
+            send_away(&stream, state);
             continue;
         }
         let served = state.clone();
@@ -193,6 +194,18 @@ fn accept(listener: &Listener, state: &Arc<State>) {
             tracing::warn!("control socket: {e}");
         }
     }
+}
+
+/// Answers a client for whom there is no place, without waiting for its request.
+fn send_away(mut stream: &UnixStream, state: &State) {
+    tracing::warn!(
+        "control socket: {CLIENTS_MAX} commands wait for an answer; another one was sent away"
+    );
+    let answer = Answer::from(&Error::failed(format!(
+        "{}: {CLIENTS_MAX} commands wait for the process that has the room mounted: try again when one of them has ended",
+        state.dir.display()
+    )));
+    let _ = stream.write_all(&encode_line(&Line::Answer(answer)));
 }
 
 /// Takes the client off the count however its thread ends.
@@ -339,6 +352,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
 
     use super::*;
+    use crate::control::client::Client;
     use crate::socket::Trust;
 
     fn server_in(dir: &Path) -> Server {
@@ -378,6 +392,20 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+        server.remove_name();
+    }
+
+    /// The command said that the process had ended without an answer, and its log said nothing.
+    #[test]
+    fn a_client_for_whom_there_is_no_place_hears_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = server_in(dir.path());
+        let waiting: Vec<_> = (0..CLIENTS_MAX)
+            .map(|_| first_line(dir.path(), &Request::AwaitClose {}))
+            .collect();
+        assert!(waiting.iter().all(|(line, _)| line.contains("progress")));
+        let refused = Client::find(dir.path()).unwrap_err();
+        assert!(refused.to_string().contains("try again"), "{refused}");
         server.remove_name();
     }
 

@@ -136,9 +136,14 @@ impl Socket {
                     let answered = listener
                         .accept()
                         .and_then(|stream| answer(&stream, &room, &server));
-                    if let Err(e) = answered {
-                        tracing::warn!("admin socket: {e}");
-                        std::thread::sleep(Duration::from_millis(10));
+                    match answered {
+                        Ok(()) => {}
+                        // It may have looked only whether somebody listens.
+                        Err(e) if socket::says_left(&e) => tracing::debug!("admin socket: {e}"),
+                        Err(e) => {
+                            tracing::warn!("admin socket: {e}");
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
                     }
                 }
             })?;
