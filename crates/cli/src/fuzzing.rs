@@ -76,8 +76,7 @@ fn with_other_secrets(mut request: Request) -> Request {
         | Request::SnapshotOfMoment { .. }
         | Request::Send { .. }
         | Request::AwaitClose {}
-        | Request::Detached {}
-        | Request::Unmount {} => (None, None),
+        | Request::Detached {} => (None, None),
     };
     if let Some(with) = with {
         other(&mut with.secret);
@@ -187,7 +186,6 @@ mod tests {
             ("slots", Request::Slots {}),
             ("await-close", Request::AwaitClose {}),
             ("detached", Request::Detached {}),
-            ("unmount", Request::Unmount {}),
             (
                 "add-passphrase",
                 add(NewGiven::Passphrase {

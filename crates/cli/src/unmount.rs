@@ -7,10 +7,14 @@ use mount::{Detach, MountError};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 
-/// Unmounts.
-pub(crate) fn unmount(mountpoint: &Path, how: Detach) -> Result<()> {
-    mount::detach(mountpoint, how).map_err(|error| match error {
+/// Unmounts what has this device number.
+pub(crate) fn unmount(mountpoint: &Path, device: u64, how: Detach) -> Result<()> {
+    mount::detach_own(mountpoint, device, how).map_err(|error| match error {
         MountError::Busy(_) => busy(mountpoint),
+        MountError::NotMounted(_) if is_anywhere(device) => Error::failed(format!(
+            "{}: something else is mounted over the room: unmount that first",
+            mountpoint.display()
+        )),
         MountError::NotMounted(_) => not_mounted(mountpoint),
         MountError::NoFusermount => Error::said(
             Exit::CannotMount,
@@ -18,6 +22,11 @@ pub(crate) fn unmount(mountpoint: &Path, how: Detach) -> Result<()> {
         ),
         other => Error::failed(other.to_string()),
     })
+}
+
+fn is_anywhere(device: u64) -> bool {
+    let mut mounts = mount::table::all().into_iter();
+    mounts.any(|mount| mount.device == device)
 }
 
 fn busy(mountpoint: &Path) -> Error {

@@ -154,8 +154,6 @@ pub enum Request {
     },
     /// Says by a progress line that it was taken up, and answers once the room is unmounted, committed and closed.
     AwaitClose {},
-    /// Unmounts the room.
-    Unmount {},
     /// Notes that the mount was taken out of sight while files are open in it.
     Detached {},
 }

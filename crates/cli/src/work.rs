@@ -38,7 +38,6 @@ pub(crate) fn carry_out(
         // Facts of the mount, not of the room: the server answers them itself.
         Request::Status {}
         | Request::AwaitClose {}
-        | Request::Unmount {}
         | Request::Detached {}
         | Request::Send { .. } => {
             return Err(Error::said(

@@ -17,7 +17,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::detach::{Detach, detach, fusermount};
+use crate::detach::{Detach, detach_own, fusermount};
 use crate::error::MountError;
 use crate::options::{AccessTimes, MountOptions, Synchronous};
 
@@ -200,11 +200,11 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 ///
 /// Owns no descriptor: a thread without any uses it.
 pub trait Attachment: Send + Sync {
-    /// As [`detach`] of a mount in which nothing is open.
+    /// As [`detach_own`] of a mount in which nothing is open.
     ///
     /// # Errors
-    /// As [`detach`].
-    fn detach(&self, mountpoint: &Path) -> Result<(), MountError>;
+    /// As [`detach_own`].
+    fn detach(&self, mountpoint: &Path, device: u64) -> Result<(), MountError>;
 
     /// As [`write_back`]. An error is none to report: the kernel's own interval then has to do.
     fn write_back(&self, mountpoint: &Path, device: u64);
@@ -218,8 +218,8 @@ pub trait Attachment: Send + Sync {
 pub(crate) struct Itself;
 
 impl Attachment for Itself {
-    fn detach(&self, mountpoint: &Path) -> Result<(), MountError> {
-        match detach(mountpoint, Detach::Unused) {
+    fn detach(&self, mountpoint: &Path, device: u64) -> Result<(), MountError> {
+        match detach_own(mountpoint, device, Detach::Unused) {
             // As it should be.
             Err(MountError::NotMounted(_)) => Ok(()),
             ended => ended,
@@ -263,6 +263,7 @@ fn root_of(mountpoint: &Path) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::detach::detach;
 
     #[test]
     fn a_mount_that_is_being_written_back_can_be_unmounted() {

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::error::MountError;
+use crate::{table, tune};
 
 /// For how long a mount that is in use is tried again. Who serves one asks the kernel every second to
 /// [write it back](crate::write_back), and may have it open for that moment.
@@ -32,6 +33,25 @@ pub enum Detach {
 /// `Busy` (after 0.2 s), `NotMounted`, `NoFusermount`, `Unmount`.
 pub fn detach(mountpoint: &Path, how: Detach) -> Result<(), MountError> {
     unless_busy(|| detach_now(mountpoint, how))
+}
+
+/// Unmounts what is mounted at `mountpoint` if it has this device number, as stat(2) returns it: since the mount was looked at, it may have
+/// been removed, and another one be there.
+///
+/// # Errors
+/// As [`detach`]; `NotMounted` also where something else is mounted there.
+pub fn detach_own(mountpoint: &Path, device: u64, how: Detach) -> Result<(), MountError> {
+    unless_busy(|| match table::at(mountpoint) {
+        Some(mount) if mount.device == device => detach_now(mountpoint, how),
+        _ => Err(MountError::NotMounted(mountpoint.to_owned())),
+    })
+}
+
+/// Whether the mount with this device number is in no table any more and goes on: it was unmounted lazily while it was in use. False where
+/// `/sys` does not show it.
+pub fn is_out_of_sight(device: u64) -> bool {
+    let mut mounts = table::all().into_iter();
+    !mounts.any(|mount| mount.device == device) && tune::settings_of(device).exists()
 }
 
 fn unless_busy(mut detach: impl FnMut() -> Result<(), MountError>) -> Result<(), MountError> {

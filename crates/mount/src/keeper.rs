@@ -145,7 +145,8 @@ impl Keeper {
                 .is_some_and(|t| activity.last().elapsed() >= t)
             {
                 // Busy is the usual answer when something is open: tried again later.
-                let _ = duties.attachment.detach(&duties.mountpoint);
+                let (at, device) = (&duties.mountpoint, duties.device);
+                let _ = duties.attachment.detach(at, device);
                 last_try = Instant::now();
             }
         }

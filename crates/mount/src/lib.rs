@@ -61,7 +61,7 @@ mod tune;
 mod xattrs;
 
 pub use attach::{Attachment, attach, write_back};
-pub use detach::{Detach, detach, fusermount};
+pub use detach::{Detach, detach, detach_own, fusermount, is_out_of_sight};
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount, serve};
 pub use options::{AccessTimes, MountOptions, Synchronous, Transport};

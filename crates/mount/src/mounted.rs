@@ -22,6 +22,7 @@ use crate::table;
 /// A room that is mounted. Dropping it leaves the mount as it is: call [`wait`](Self::wait).
 pub struct Mounted {
     mountpoint: PathBuf,
+    device: u64,
     session: Session,
     keeper: Arc<Keeper>,
     threads: Vec<JoinHandle<()>>,
@@ -122,6 +123,7 @@ pub fn serve(
     tracing::debug!(mountpoint = %at.display(), transport = ?session.transport(), "mounted");
     Ok(Mounted {
         mountpoint: at.to_owned(),
+        device,
         session,
         keeper,
         threads,
@@ -146,7 +148,7 @@ impl Mounted {
     /// # Errors
     /// [`MountError::Busy`] when something is open in the mount: nothing has changed then.
     pub fn unmount(&self) -> Result<(), MountError> {
-        self.attachment.detach(&self.mountpoint)
+        self.attachment.detach(&self.mountpoint, self.device)
     }
 
     /// A handle that unmounts, and that notifies the kernel of changes made to the room by other ways than the mount.
@@ -154,6 +156,7 @@ impl Mounted {
     pub fn handle(&self) -> Handle {
         Handle {
             mountpoint: self.mountpoint.clone(),
+            device: self.device,
             kernel: self.kernel.clone(),
             attachment: self.attachment.clone(),
         }
@@ -181,6 +184,7 @@ impl Mounted {
 #[derive(Clone)]
 pub struct Handle {
     mountpoint: PathBuf,
+    device: u64,
     kernel: Arc<Kernel>,
     attachment: Arc<dyn Attachment>,
 }
@@ -199,7 +203,7 @@ impl Handle {
     /// # Errors
     /// [`MountError::Busy`] when something is open in the mount.
     pub fn unmount(&self) -> Result<(), MountError> {
-        self.attachment.detach(&self.mountpoint)
+        self.attachment.detach(&self.mountpoint, self.device)
     }
 
     /// A name came, went, or leads elsewhere, by another way than the mount.

@@ -27,27 +27,20 @@ use crate::work;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many clients are served at once; more are sent away.
 const CLIENTS_MAX: usize = 32;
+/// How long the kernel may take to end a mount that is in no table any more.
+const ENDING: Duration = Duration::from_secs(2);
 /// How often it is looked whether a client that waits for the end of the mount is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The mount, as far as requests concern it.
+#[derive(Debug)]
 pub(crate) struct Mount {
-    /// Unmounts; refuses while something is open there.
-    pub(crate) unmount: Box<dyn Fn() -> Result<()> + Send + Sync>,
     /// Whether the process can start no other programs.
     pub(crate) confined: bool,
     /// The snapshot that is mounted in the place of the room.
     pub(crate) snapshot: Option<String>,
     /// Name of the directory with the room's snapshots in it, if it has one.
     pub(crate) snapshots: Option<PathBuf>,
-}
-
-impl std::fmt::Debug for Mount {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mount")
-            .field("confined", &self.confined)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The room that requests are about, while it is open: of a mount that follows its writer, at the moment it shows.
@@ -70,6 +63,16 @@ impl std::fmt::Debug for RoomNow {
     }
 }
 
+impl State {
+    /// Whether the mount was taken out of sight while files are open in it.
+    fn is_detached(&self) -> bool {
+        let is_out_of_sight = |(_, device): &(Transport, u64)| mount::is_out_of_sight(*device);
+        self.detached.load(Ordering::Relaxed)
+            || self.mounted.get().is_some_and(is_out_of_sight)
+                && self.out_of_sight.get_or_init(Instant::now).elapsed() > ENDING
+    }
+}
+
 /// The socket of a mounted room.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -83,8 +86,10 @@ struct State {
     dir: PathBuf,
     mountpoint: PathBuf,
     read_only: bool,
-    /// Known once it is mounted.
-    transport: OnceLock<Transport>,
+    /// Known once it is mounted, and its device number.
+    mounted: OnceLock<(Transport, u64)>,
+    /// When it was first found to be in no table of mounts although it goes on.
+    out_of_sight: OnceLock<Instant>,
     mount: Mount,
     room: RoomNow,
     clients: AtomicUsize,
@@ -111,7 +116,8 @@ impl Server {
             dir: dir.to_owned(),
             mountpoint: mountpoint.to_owned(),
             read_only,
-            transport: OnceLock::new(),
+            mounted: OnceLock::new(),
+            out_of_sight: OnceLock::new(),
             mount,
             room,
             clients: AtomicUsize::new(0),
@@ -127,10 +133,10 @@ impl Server {
         Ok(Server { state, listener })
     }
 
-    /// The room is mounted, and the kernel's requests come like this.
-    pub(crate) fn mounted(&self, transport: Transport) {
-        // A mount keeps its transport to its end.
-        let _ = self.state.transport.set(transport);
+    /// The room is mounted with this device number, and the kernel's requests come like this.
+    pub(crate) fn mounted(&self, transport: Transport, device: u64) {
+        // A mount keeps both to its end.
+        let _ = self.state.mounted.set((transport, device));
     }
 
     /// Reports to waiting clients how closing the room ended, and gives them a moment to hear it.
@@ -242,10 +248,10 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             pid: std::process::id(),
             mountpoint: path_to_hex(&state.mountpoint),
             read_only: state.read_only,
-            transport: state.transport.get().copied(),
+            transport: state.mounted.get().map(|(transport, _)| *transport),
             snapshot: state.mount.snapshot.clone(),
             snapshots: state.mount.snapshots.as_deref().map(path_to_hex),
-            detached: state.detached.load(Ordering::Relaxed),
+            detached: state.is_detached(),
         }),
         Request::Detached {} => {
             state.detached.store(true, Ordering::Relaxed);
@@ -268,7 +274,6 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
                 closed = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
-        Request::Unmount {} => outcome((state.mount.unmount)().map(|()| Reply::Nothing)),
         request => {
             let Some(room) = (state.room.0)() else {
                 return Answer::from(&Error::said(
@@ -357,7 +362,6 @@ mod tests {
 
     fn server_in(dir: &Path) -> Server {
         let mount = Mount {
-            unmount: Box::new(|| Ok(())),
             confined: false,
             snapshot: None,
             snapshots: None,

@@ -39,9 +39,9 @@ pub(crate) const COMMAND: &str = "mount-helper";
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Word {
     Mount,
-    Unmount,
-    UnmountLazily,
-    /// If the mount has this device number.
+    /// This and the others: if the mount has this device number.
+    Unmount(u64),
+    UnmountLazily(u64),
     WriteBack(u64),
 }
 
@@ -137,32 +137,36 @@ impl Mounter {
         }
     }
 
-    /// Unmounts; refuses while something is open there, or, `lazily`, takes the mount out of sight.
-    pub(crate) fn unmount(&self, at: &Path, lazily: bool) -> Result<()> {
+    /// Unmounts what has this device number; refuses while something is open there, or, `lazily`, takes the mount out of sight.
+    pub(crate) fn unmount(&self, at: &Path, device: u64, lazily: bool) -> Result<()> {
         match (self, lazily) {
-            (Self::Itself, false) => unmount::unmount(at, Detach::Unused),
-            (Self::Itself, true) => unmount::unmount(at, Detach::Lazily),
-            (Self::Helper(orders, _), false) => order(orders, Word::Unmount).map(drop),
-            (Self::Helper(orders, _), true) => order(orders, Word::UnmountLazily).map(drop),
+            (Self::Itself, false) => unmount::unmount(at, device, Detach::Unused),
+            (Self::Itself, true) => unmount::unmount(at, device, Detach::Lazily),
+            (Self::Helper(orders, _), false) => order(orders, Word::Unmount(device)).map(drop),
+            (Self::Helper(orders, _), true) => order(orders, Word::UnmountLazily(device)).map(drop),
         }
     }
 
     /// What a signal asks for: unmounted if it can be, out of sight otherwise.
-    pub(crate) fn unmount_even_if_busy(&self, at: &Path) {
-        if let Err(e) = self.unmount(at, false) {
-            tracing::warn!("{e}; unmounting lazily");
-            if let Err(e) = self.unmount(at, true) {
-                tracing::error!("{e}");
+    pub(crate) fn unmount_even_if_busy(&self, at: &Path, device: u64) {
+        match self.unmount(at, device, false) {
+            Ok(()) => {}
+            Err(e) if e.exit() == Exit::NotMounted => tracing::warn!(
+                "{e} any more: it was taken out of sight, and the process ends when what is open in it is closed"
+            ),
+            Err(e) => {
+                tracing::warn!("{e}; unmounting lazily");
+                if let Err(e) = self.unmount(at, device, true) {
+                    tracing::error!("{e}");
+                }
             }
         }
     }
 
-    /// The same for requests at the control socket.
-    pub(crate) fn for_requests(&self, at: &Path, plan: &Plan) -> Mount {
-        let (mounter, at) = (self.clone(), at.to_owned());
+    /// The mount for requests at the control socket.
+    pub(crate) fn for_requests(&self, plan: &Plan) -> Mount {
         Mount {
             confined: matches!(self, Self::Helper(..)),
-            unmount: Box::new(move || mounter.unmount(&at, false)),
             snapshot: plan.snapshot.clone(),
             snapshots: plan.snapshots_name(),
         }
@@ -171,8 +175,8 @@ impl Mounter {
 
 /// For the mount's own threads.
 impl mount::Attachment for Mounter {
-    fn detach(&self, at: &Path) -> std::result::Result<(), MountError> {
-        self.unmount(at, false).map_err(|e| match e.exit() {
+    fn detach(&self, at: &Path, device: u64) -> std::result::Result<(), MountError> {
+        self.unmount(at, device, false).map_err(|e| match e.exit() {
             Exit::Busy => MountError::Busy(at.to_owned()),
             _ => MountError::Unmount {
                 path: at.to_owned(),
@@ -243,8 +247,10 @@ fn serve() -> Result<()> {
         let word = serde_json::from_slice(&word).map_err(|e| broken(e.into()))?;
         let done = match word {
             Word::Mount => Mounter::Itself.mount(&at, &options).map(Some),
-            Word::Unmount => unmount::unmount(&at, Detach::Unused).map(|()| None),
-            Word::UnmountLazily => unmount::unmount(&at, Detach::Lazily).map(|()| None),
+            Word::Unmount(device) => unmount::unmount(&at, device, Detach::Unused).map(|()| None),
+            Word::UnmountLazily(device) => {
+                unmount::unmount(&at, device, Detach::Lazily).map(|()| None)
+            }
             Word::WriteBack(device) => {
                 // What the kernel could not do by now it does by itself later.
                 let _ = mount::write_back(&at, device);

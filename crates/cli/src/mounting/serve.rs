@@ -165,9 +165,9 @@ fn serve_room(
     let room = Arc::new(room);
     let server = control(plan, &dir, &mountpoint, &mounter, RoomNow::of(&room))?;
     let mut schedule = None;
-    let mut begun = |transport| {
+    let mut begun = |transport, device| {
         if let Some(server) = &server {
-            server.mounted(transport);
+            server.mounted(transport, device);
         }
         if !room.is_read_only() {
             match Schedule::of_room(dir.clone(), &room) {
@@ -213,7 +213,7 @@ fn control(
             other.pid
         ))),
         None => {
-            let mount = mounter.for_requests(mountpoint, plan);
+            let mount = mounter.for_requests(plan);
             Server::start(dir, mountpoint, plan.read_only, mount, room)
         }
     };
@@ -243,9 +243,9 @@ fn serve_following(
     let now = RoomNow::new(move || shown.upgrade().map(|following| following.0.shown()));
     let server = control(plan, &dir, &mountpoint, &mounter, now)?;
     let follower = Follower::start(&following, moments).map_err(|e| Error::host(&dir, e))?;
-    let mut begun = |transport| {
+    let mut begun = |transport, device| {
         if let Some(server) = &server {
-            server.mounted(transport);
+            server.mounted(transport, device);
         }
     };
     let files = following.clone();
@@ -312,7 +312,7 @@ fn serve_shared(
     drop(identity);
     let shared = Arc::new(shared);
     let outcome = file_system(plan, &name, &shared)
-        .and_then(|files| serve_mounted(plan, files, &mut |_| {}, mounter, signals, start));
+        .and_then(|files| serve_mounted(plan, files, &mut |_, _| {}, mounter, signals, start));
     let closed = shared.end().map_err(|e| failed(&e));
     match &closed {
         Ok(()) => tracing::info!("{} closed", name.display()),
@@ -321,11 +321,11 @@ fn serve_shared(
     outcome.and(closed)
 }
 
-/// Mounts and serves a file system; returns when it is unmounted. `begun`: called once it is mounted.
+/// Mounts and serves a file system; returns when it is unmounted. `begun`: called once it is mounted, with its device number.
 fn serve_mounted(
     plan: &Plan,
     file_system: Arc<dyn FileSystem>,
-    begun: &mut dyn FnMut(Transport),
+    begun: &mut dyn FnMut(Transport, u64),
     mounter: Mounter,
     mut signals: Signals,
     start: &mut dyn Start,
@@ -335,6 +335,7 @@ fn serve_mounted(
     start.opened()?;
     let options = plan.mount_options(&name);
     let connection = mounter.mount(&mountpoint, &options)?;
+    let device = mount::table::at(&mountpoint).map_or(0, |mount| mount.device);
     let served = mount::serve(
         file_system,
         &mountpoint,
@@ -344,7 +345,7 @@ fn serve_mounted(
     );
     let mounted = served.map_err(|e| {
         // The first error is the one to report.
-        let _ = mounter.unmount(&mountpoint, false);
+        let _ = mounter.unmount(&mountpoint, device, false);
         refused(&e)
     })?;
     mount::tune(&mountpoint);
@@ -360,7 +361,7 @@ fn serve_mounted(
         Transport::Device => {}
         Transport::IoUring => tracing::info!("requests come over io_uring"),
     }
-    begun(transport);
+    begun(transport, device);
     start.mounted();
     tracing::info!("{} mounted at {}", name.display(), mountpoint.display());
     let (handle, at) = (signals.handle(), mountpoint.clone());
@@ -374,7 +375,7 @@ fn serve_mounted(
                 {
                     tracing::error!("commit before unmounting: {e}");
                 }
-                mounter.unmount_even_if_busy(&at);
+                mounter.unmount_even_if_busy(&at, device);
             }
         })
         .map_err(broken)?;

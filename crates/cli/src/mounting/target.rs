@@ -122,17 +122,23 @@ impl Target {
         (device == self.mount.device).then_some(root)
     }
 
+    fn unmount_now(&self, how: Detach) -> Result<()> {
+        unmount::unmount(self.mountpoint(), self.mount.device, how)
+    }
+
     /// Unmounts; refuses while something is open there.
     pub(crate) fn unmount(&self) -> Result<Ending> {
-        unmount::unmount(self.mountpoint(), Detach::Unused)?;
+        self.unmount_now(Detach::Unused)?;
         Ok(Ending::ByTheKernel)
     }
 
     /// Takes it out of sight. It ends when it is no longer in use.
     pub(crate) fn detach(&self) -> Result<()> {
         self.sync_room()?;
-        unmount::unmount(self.mountpoint(), Detach::Lazily)?;
-        if let Some(client) = &self.client {
+        self.unmount_now(Detach::Lazily)?;
+        if let Some(client) = &self.client
+            && mount::is_out_of_sight(self.mount.device)
+        {
             // Commands then do not wait for its end. It may have ended.
             let _ = client.run(&Request::Detached {}, &|_, _| true);
         }
@@ -161,7 +167,7 @@ impl Target {
     /// served it, for data in the kernel's cache from `fsync` or `close`.
     pub(crate) fn cut_off(&self) -> Result<Ending> {
         if rustix::process::geteuid().is_root() {
-            unmount::unmount(self.mountpoint(), Detach::ByForce)?;
+            self.unmount_now(Detach::ByForce)?;
             return Ok(Ending::ByTheKernel);
         }
         let process = match &self.client {
@@ -169,7 +175,7 @@ impl Target {
             None => self.process(),
         };
         let root = self.root();
-        unmount::unmount(self.mountpoint(), Detach::Lazily)?;
+        self.unmount_now(Detach::Lazily)?;
         // What programs wrote meanwhile; from here on no program can open anything.
         if let Some(root) = root {
             let _ = rustix::fs::syncfs(&root);

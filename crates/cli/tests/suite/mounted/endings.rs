@@ -96,6 +96,98 @@ fn a_busy_mount_is_not_unmounted_except_lazily() {
     assert_eq!(s.with_pass(["cat", "room:/open"]), "after");
 }
 
+/// What umount(8) does with -l.
+fn take_out_of_sight(s: &Sandbox) {
+    rustix::mount::unmount(s.path("mnt"), rustix::mount::UnmountFlags::DETACH).unwrap();
+}
+
+/// Something else mounted at a room's mountpoint; it goes with this.
+struct Other<'s>(&'s Sandbox);
+
+impl<'s> Other<'s> {
+    fn new(s: &'s Sandbox) -> Self {
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", s.path("mnt"), "tmpfs", flags, None).unwrap();
+        std::fs::write(s.path("mnt/other"), "").unwrap();
+        Self(s)
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.path("mnt/other").exists()
+    }
+}
+
+impl Drop for Other<'_> {
+    fn drop(&mut self) {
+        if self.is_there() {
+            unmount(self.0);
+        }
+    }
+}
+
+/// What failed: a signal to a process whose mount had been taken out of sight unmounted what was mounted there since.
+#[test]
+fn a_signal_unmounts_only_the_processes_own_mount() {
+    let s = Sandbox::with_room();
+    if !is_root() || !can_mount() {
+        return;
+    }
+    let log = std::fs::File::create(s.path("log")).unwrap();
+    let mut server = s.mount_in_foreground().stderr(log).spawn().unwrap();
+    wait_for("it is mounted", || s.is_mounted());
+    let file = std::fs::File::create(s.path("mnt/open")).unwrap();
+    take_out_of_sight(&s);
+    let other = Other::new(&s);
+    assert!(send(server.id(), rustix::process::Signal::TERM));
+    wait_for("the signal is handled", || {
+        let log = std::fs::read_to_string(s.path("log")).unwrap();
+        log.contains("no room is mounted here any more") || !other.is_there()
+    });
+    assert!(other.is_there());
+    drop(file);
+    assert!(server.wait().unwrap().success());
+    assert!(other.is_there());
+}
+
+/// What failed: what was mounted over the room was unmounted, and the command reported success of the room.
+#[test]
+fn what_is_mounted_over_a_room_is_not_unmounted_for_it() {
+    let Some(s) = Sandbox::mounted() else { return };
+    if !is_root() {
+        return;
+    }
+    let other = Other::new(&s);
+    for command in ["umount", "lock"] {
+        for args in [&[command, "mnt"][..], &[command, "room"]] {
+            let err = s.run(args).err;
+            assert!(err.contains("mounted over the room"), "{args:?}: {err}");
+            assert!(other.is_there(), "{args:?}");
+        }
+    }
+    drop(other);
+    s.umount();
+    assert!(!s.is_mounted());
+}
+
+/// What failed: after umount(8) with -l, each command waited ten seconds for the process, which ends when the files are closed.
+#[test]
+fn after_umount_of_the_system_one_command_waits_for_a_mount_in_use() {
+    let Some(s) = Sandbox::mounted() else { return };
+    if !is_root() {
+        return;
+    }
+    let file = std::fs::File::create(s.path("mnt/open")).unwrap();
+    take_out_of_sight(&s);
+    s.fails(4, ["umount", "room"]);
+    for args in [&["mount", "room", "mnt"][..], &["umount", "room"]] {
+        let err = s.fails(4, args);
+        assert!(err.contains("files were open"), "{args:?}: {err}");
+        assert!(!err.contains("waiting for process"), "{args:?}: {err}");
+    }
+    drop(file);
+    wait_for("the room is closed", || !s.control().exists());
+}
+
 #[test]
 fn unmounting_takes_the_rooms_directory_too_and_says_when_nothing_is_mounted() {
     let Some(s) = Sandbox::mounted() else { return };
