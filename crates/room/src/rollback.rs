@@ -38,6 +38,15 @@ const LOCK: &str = "lock";
 /// The longest wait for it. It is held while an entry is read and a file renamed.
 const LOCK_MAX: Duration = Duration::from_secs(1);
 
+/// Whether a backup's or replica's lineage can be called this: 32 hexadecimal digits.
+pub(crate) fn is_of_copy(lineage: &str) -> bool {
+    lineage.len() == 32 && is_hex(lineage.as_bytes())
+}
+
+fn is_hex(text: &[u8]) -> bool {
+    text.iter().all(u8::is_ascii_hexdigit)
+}
+
 /// What is remembered of a room at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
@@ -56,9 +65,7 @@ impl Entry {
             lineage: lines.next().unwrap_or(ORIGINAL).to_owned(),
             place: lines.next().map(|hex| hex.bytes().collect()),
         };
-        let is_hex = |text: &[u8]| text.iter().all(u8::is_ascii_hexdigit);
-        let lineage = entry.lineage.as_bytes();
-        let known = entry.lineage == ORIGINAL || (lineage.len() == 32 && is_hex(lineage));
+        let known = entry.lineage == ORIGINAL || is_of_copy(&entry.lineage);
         let place = entry.place.as_deref().unwrap_or_default();
         (known && is_hex(place) && lines.next().is_none()).then_some(entry)
     }

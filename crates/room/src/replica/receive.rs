@@ -234,6 +234,10 @@ fn follow(state: Option<&State>, begin: &Begin) -> Result<State> {
     };
     let Some(state) = state else {
         return match since {
+            // It is remembered, and compared with that of rooms.
+            MomentId::NONE if !rollback::is_of_copy(&begin.lineage) => {
+                Err(refused("names no lineage of its own"))
+            }
             MomentId::NONE => Ok(next(0)),
             _ => Err(refused(format!(
                 "holds the changes since moment {since}, and there is no replica here yet: send everything"
@@ -471,5 +475,35 @@ impl<'a> Incoming<'a> {
         self.storage.sync_dir(SEGMENTS)?;
         self.storage.sync_dir(INCREMENTS)?;
         Ok(self.storage.sync_dir("")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What failed: a stream that called itself the room, or anything at all, was remembered so. From then on this machine refused
+    /// the room as older than that, or for a memory that cannot be read, at every place where it was new.
+    #[test]
+    fn a_whole_stream_has_a_lineage_of_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("replica");
+        let options = OpenOptions {
+            state_dir: Some(place.path().join("state")),
+            ..OpenOptions::default()
+        };
+        let receive = |lineage: &str| {
+            let whole = stream::sample_of(lineage, [0; 16], [1; 16]);
+            receive(&target, &mut &whole[..], &options, &|_, _| true)
+        };
+        let own = "0123456789abcdef0123456789abcdef";
+        for lineage in ["original", "", "one", &own[1..], &format!("{own}\n0")] {
+            let refused = receive(lineage).unwrap_err();
+            assert!(
+                refused.to_string().contains("lineage"),
+                "{lineage:?}: {refused}"
+            );
+        }
+        receive(own).unwrap();
     }
 }

@@ -352,6 +352,12 @@ impl SplitOff for Vec<u8> {
 /// A small stream that a receiver takes: one block, and files of a few bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn sample(since: [u8; 16], to: [u8; 16]) -> Vec<u8> {
+    sample_of("0123456789abcdef0123456789abcdef", since, to)
+}
+
+/// The same with a lineage.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) fn sample_of(lineage: &str, since: [u8; 16], to: [u8; 16]) -> Vec<u8> {
     let begin = Begin {
         room: [7; 16],
         epoch: 1,
@@ -360,7 +366,7 @@ pub(super) fn sample(since: [u8; 16], to: [u8; 16]) -> Vec<u8> {
         skipped: 0,
         places: no_places(&[7; 16], &since, &to),
         bytes: BLOCK,
-        lineage: "one".into(),
+        lineage: lineage.into(),
         generation: 3,
     };
     let mut out = Vec::new();
