@@ -39,7 +39,7 @@ pub use keep::Keep;
 pub use receive::{ReceiveReport, receive, receive_for, receive_on};
 pub use scratch::SendScratch;
 pub use send::{SendReport, SendRequest};
-pub(crate) use send::{moment, send};
+pub(crate) use send::{moment, send, snapshot_of};
 
 /// What was received of a transfer, and is verified and durable.
 const PARTIAL: &str = "incoming.partial";

@@ -103,6 +103,18 @@ pub(crate) fn moment(parts: &Parts, name: &str) -> Result<MomentId> {
     Ok(Keys::of(parts)?.moment(&row))
 }
 
+/// The snapshot whose moment has this name, if there is one.
+pub(crate) fn snapshot_of(parts: &Parts, moment: &MomentId) -> Result<Option<String>> {
+    let rows = parts.catalog.get().snapshots();
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let keys = Keys::of(parts)?;
+    let mut there = rows.iter().filter(|row| !row.doomed);
+    let found = there.find(|row| keys.moment(row) == *moment);
+    Ok(found.map(|row| row.snapshot.name.clone()))
+}
+
 /// Writes a stream; what is collected before it is in `scratch`.
 pub(crate) fn send(
     parts: &Parts,

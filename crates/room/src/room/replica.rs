@@ -8,10 +8,10 @@ use seal::Credential;
 use storage::{HostStorage, Storage};
 
 use super::Room;
+use crate::Result;
 use crate::options::OpenOptions;
 use crate::replica::{self, MomentId, SendReport, SendRequest, SendScratch};
 use crate::reports::Progress;
-use crate::{Result, Snapshots as _};
 
 impl Room {
     /// Writes a stream that makes a replica, or brings one up to date: see [`receive`](crate::receive). The room can be used
@@ -51,12 +51,7 @@ impl Room {
 
     /// The snapshot whose moment has this name, if there still is one.
     pub fn snapshot_of(&self, moment: &MomentId) -> Result<Option<String>> {
-        for snapshot in self.snapshots()? {
-            if self.moment(&snapshot.name)? == *moment {
-                return Ok(Some(snapshot.name));
-            }
-        }
-        Ok(None)
+        replica::snapshot_of(self.parts()?, moment)
     }
 
     /// Applies what a replica received for good, and frees what it does not need any more. Without it every opening applies it

@@ -7,7 +7,7 @@ use storage::HostStorage;
 use storage::testing::{FaultyStorage, Op};
 
 use super::*;
-use room::Error;
+use room::{Error, MomentId};
 
 /// Sends `to`, and calls `meanwhile` before each operation on what is collected.
 fn send_while(
@@ -76,4 +76,29 @@ fn commits_go_on_while_a_snapshot_is_collected() {
         }
     });
     sent.unwrap();
+}
+
+/// What failed: `replicate` ended with "no such file or directory" where a policy deleted a snapshot while it looked for the one that the
+/// replica has.
+#[test]
+fn the_snapshot_of_a_moment_is_found_while_others_are_deleted() {
+    let pair = Pair::new();
+    let (room, _, _) = two_moments(&pair);
+    let moment = room.moment("two").unwrap();
+    let missing: MomentId = "00112233445566778899aabbccddeeff".parse().unwrap();
+    let many: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
+    for _ in 0..3 {
+        many.iter().for_each(|name| snapshot(&room, name));
+        std::thread::scope(|scope| {
+            let deleting = scope.spawn(|| {
+                for name in &many {
+                    room.delete_snapshot(name).unwrap();
+                }
+            });
+            while !deleting.is_finished() {
+                assert_eq!(room.snapshot_of(&missing).unwrap(), None);
+            }
+        });
+        assert_eq!(room.snapshot_of(&moment).unwrap().as_deref(), Some("two"));
+    }
 }
