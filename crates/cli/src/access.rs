@@ -5,11 +5,10 @@
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 use room::{OpenOptions, Room, SendRequest};
-use storage::{HostStorage, Storage};
+use storage::HostStorage;
 
 use crate::args::Global;
 use crate::bucket;
@@ -149,9 +148,9 @@ impl Access {
         match self {
             Access::Library { dir, room } => {
                 let storage = HostStorage::open(scratch.dir());
-                let storage: Arc<dyn Storage> =
-                    Arc::new(storage.map_err(|e| Error::host(scratch.dir(), e))?);
-                work::send(dir, room, request, &storage, out, progress)
+                let storage = storage.map_err(|e| Error::host(scratch.dir(), e))?;
+                let place = std::env::temp_dir();
+                work::send(dir, room, request, (storage, &place), out, progress)
             }
             Access::Mounted(client) => client.send(request, scratch.dir(), out, progress),
         }

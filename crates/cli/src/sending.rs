@@ -7,16 +7,17 @@ use std::io::{BufWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 
 use room::{Keep, Room, SendRequest, SendScratch, Timestamp};
-use storage::Storage;
 
 use crate::broker::{self, Broker, Brokered, Step};
 use crate::error::{Error, Result};
 use crate::outlet::{Outlet, closing};
 use crate::wire::{Reply, Request};
 use crate::work::{self, Progress};
+
+/// What the process calls the command's directory: where that is it does not know.
+const SCRATCH: &str = "the command's directory for temporary files (TMPDIR)";
 
 /// A directory for what is collected, which goes with this.
 pub(crate) fn scratch(request: &SendRequest) -> Result<SendScratch> {
@@ -112,8 +113,8 @@ fn send_to(
     let scratch = Brokered::new(stream, line).map_err(broken)?;
     let out = scratch.output().and_then(|pipe| Outlet::new(pipe, stops));
     let mut out = BufWriter::with_capacity(1 << 20, out.map_err(broken)?);
-    let scratch: Arc<dyn Storage> = Arc::new(scratch);
-    let sent = work::send(dir, room, request, &scratch, &mut out, progress)?;
+    let scratch = (scratch, Path::new(SCRATCH));
+    let sent = work::send(dir, room, request, scratch, &mut out, progress)?;
     out.flush().map_err(broken)?;
     Ok(Reply::Sent(sent))
 }

@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use room::{Credential, FileSystem as _, Room, SendRequest, Snapshots as _, restore};
 use storage::{HostStorage, Storage};
@@ -153,16 +152,18 @@ pub(crate) fn carry_out(
     })
 }
 
-/// Writes a snapshot as a stream. `None`: the token of an interrupted transfer is of something else, or what was sent has moved.
+/// Writes a snapshot as a stream; what is collected before it is in the directory `scratch`, which people know by its name. `None`: the
+/// token of an interrupted transfer is of something else, or what was sent has moved.
 pub(crate) fn send(
     dir: &Path,
     room: &Room,
     request: &SendRequest,
-    scratch: &Arc<dyn Storage>,
+    (scratch, name): (impl Storage + 'static, &Path),
     out: &mut dyn Write,
     progress: Progress<'_>,
 ) -> Result<Option<SentReply>> {
-    match room.send_through(request, scratch, out, progress) {
+    let (scratch, blame) = blamed(scratch);
+    match room.send_through(request, &scratch, out, progress) {
         Ok(report) => Ok(Some(SentReply {
             moment: report.moment.to_string(),
             sent: report.sent,
@@ -182,7 +183,7 @@ pub(crate) fn send(
                 None => request.to.clone(),
             }
         ))),
-        Err(e) => Err(Error::room(dir, e)),
+        Err(e) => Err(blame.error(name).unwrap_or_else(|| Error::room(dir, e))),
     }
 }
 

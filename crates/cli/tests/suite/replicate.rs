@@ -1,12 +1,13 @@
 //! `replicate`, `send` and `receive`: a replica in a directory, here and on another host.
 
 use crate::common;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::common::process::until;
+use crate::common::setting::Disk;
 use crate::common::{Sandbox, noise};
 use room::{Credential, FileSystem as _, NewSnapshot, OpenOptions, Room, Secret};
 use rustix::process::{Pid, Signal, kill_process};
@@ -371,6 +372,40 @@ fn a_stream_that_finds_no_space_names_its_target() {
     send();
     if s.mount() {
         send();
+        s.umount();
+    }
+}
+
+/// What failed: the room was named, which has space, and its catalog called damaged.
+#[test]
+fn a_full_directory_for_temporary_files_is_named() {
+    let s = Sandbox::with_room();
+    let small = s.path("small");
+    let Some(_small) = Disk::mounted(&small, 8) else {
+        return;
+    };
+    std::fs::create_dir(s.path("tree")).unwrap();
+    for n in 0..1500 {
+        std::fs::write(s.path(format!("tree/{n:0200}")), "").unwrap();
+    }
+    s.with_pass(["cp", "-r", "tree", "room:/"]);
+    s.with_pass(["snapshot", "create", "room", "monday"]);
+    let mut fills = std::fs::File::create(small.join("fills")).unwrap();
+    while fills.write_all(&[1; 4096]).is_ok() {}
+    let len = fills.metadata().unwrap().len();
+    fills.set_len(len - (64 << 10)).unwrap();
+    fills.sync_all().unwrap();
+    let send = |name: &str| {
+        let pass = ["--passphrase-file", "pass"];
+        let mut command = s.command(["send", "room@monday"].iter().chain(&pass));
+        let sent = command.env("TMPDIR", &small).output().unwrap();
+        let said = String::from_utf8(sent.stderr).unwrap();
+        assert_eq!(sent.status.code(), Some(9), "{said}");
+        assert!(said.contains(&format!("{name}: no space left")), "{said}");
+    };
+    send(small.to_str().unwrap());
+    if s.mount() {
+        send("temporary files (TMPDIR)");
         s.umount();
     }
 }
