@@ -1,14 +1,17 @@
 //! A file or a block device as a [`Device`].
 //!
 //! 1. Two processes never have the same store open for writing: it is locked (`flock(2)`) for as long as it is open, and no longer.
-//!    A block device that the system uses, mounted or mapped, is not written to either: its file system would not notice.
+//!    What the system uses is not written to either, a block device that is mounted or mapped, or a file that is the image of a loop
+//!    device: its file system would not notice.
 //! 2. After a failed flush no flush succeeds: Linux reports a write that failed to one caller and then forgets it, so a later
 //!    success would say nothing about what was lost.
 //!
 //! It deliberately does not bypass the page cache: what was written is in the kernel, and outlives this process.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,9 +38,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub enum Access {
     /// Reading, shared with other readers.
     ReadOnly,
-    /// Reading and writing, alone: a block device that is mounted, or in use by the system in another way, is refused.
+    /// Reading and writing, alone: a block device that is mounted, or in use by the system in another way, is refused, and so is the
+    /// image of a loop device.
     ReadWrite,
-    /// Reading and writing, alone but for the system: for the part of a block device that the system does not look at, as the
+    /// Reading and writing, alone but for the system: for the part of a device that the system does not look at, as the
     /// header of a volume that it has mapped.
     ReadWriteBesideSystem,
 }
@@ -90,6 +94,9 @@ impl FileDevice {
             io::ErrorKind::ResourceBusy => busy("mounted, or in use by the system in another way"),
             _ => e,
         })?;
+        if access == Access::ReadWrite {
+            not_attached(path, &file)?;
+        }
         Self::of(file, read_only)
     }
 
@@ -332,9 +339,32 @@ impl Device for FileDevice {
     }
 }
 
-/// Locks a file as [`FileDevice::open`] does for writing, for as long as it is open. `ResourceBusy` where another process has it open.
-pub fn lock_alone(file: &File) -> io::Result<()> {
+/// Locks the file at `path` as [`FileDevice::open`] does for writing, for as long as it is open. `ResourceBusy` where another process has it
+/// open, or a loop device.
+pub fn lock_alone(path: &Path, file: &File) -> io::Result<()> {
+    not_attached(path, file)?;
     lock(file, false, false)
+}
+
+/// Refuses a file that is the image of a loop device (`Documentation/ABI`, block/loop), as far as its path there shows. That locks nothing.
+fn not_attached(path: &Path, file: &File) -> io::Result<()> {
+    let Ok(devices) = std::fs::read_dir("/sys/block") else {
+        return Ok(());
+    };
+    let id = |of: &Metadata| (of.dev(), of.ino());
+    let (this, path) = (id(&file.metadata()?), path.canonicalize()?);
+    let is_image = |image: &Path| {
+        // What has another name is not touched: it may be on a mount that answers no more.
+        image.file_name() == path.file_name() && image.metadata().is_ok_and(|of| id(&of) == this)
+    };
+    for device in devices.flatten() {
+        let image = std::fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
+        if is_image(Path::new(OsStr::from_bytes(image.trim_ascii_end()))) {
+            let name = device.file_name();
+            return Err(busy(format!("attached to /dev/{}", name.display())));
+        }
+    }
+    Ok(())
 }
 
 /// A block device that somebody has just written to is looked at by udev, which holds a shared lock meanwhile: that is waited for.
@@ -356,7 +386,8 @@ fn lock(file: &File, read_only: bool, block_device: bool) -> io::Result<()> {
     }
 }
 
-fn busy(words: &str) -> io::Error {
+fn busy(words: impl Into<String>) -> io::Error {
+    let words: String = words.into();
     io::Error::new(io::ErrorKind::ResourceBusy, words)
 }
 

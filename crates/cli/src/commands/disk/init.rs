@@ -145,7 +145,9 @@ fn open(args: &Args) -> Result<FileDevice> {
             "{}: exists and has its size; leave --size away, or name a file that does not exist",
             path.display()
         ))),
-        (true, None) => FileDevice::open(path, Access::ReadWrite).map_err(|e| Error::host(path, e)),
+        (true, None) => {
+            FileDevice::open(path, Access::ReadWrite).map_err(|e| Error::device(path, e))
+        }
         (false, Some(size)) => {
             // Before there is a file that would be in the way of the next try.
             let size = whole_blocks(size, path)?;

@@ -195,7 +195,7 @@ fn to_file(
     }
     let file = options.open(target).map_err(failed)?;
     // As every opening of an image does: what is served or written elsewhere is not replaced.
-    device::lock_alone(&file).map_err(|e| Error::device(target, e))?;
+    device::lock_alone(target, &file).map_err(|e| Error::device(target, e))?;
     // Whatever was there goes, so that holes read as zeros.
     file.set_len(0).map_err(failed)?;
     file.set_len(device.len()).map_err(failed)?;

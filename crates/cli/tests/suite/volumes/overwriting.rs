@@ -119,6 +119,37 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// A file was looked at by its locks alone, and a loop device has none.
+#[test]
+fn the_image_of_a_mounted_loop_device_is_not_written_to() {
+    let sandbox = place(&[]);
+    let Some(mounted) = Mounted::new(&sandbox) else {
+        return;
+    };
+    symlink("disk", sandbox.path("link")).unwrap();
+    let name = &*mounted.device;
+    for image in ["disk", "link"] {
+        let mut format = vec!["format", image, "--force"];
+        format.extend(WITH);
+        format.extend(CHEAP);
+        fails(&sandbox, 4, name, &format);
+        let export = ["export", "v.img", image, "--force", WITH[0], WITH[1]];
+        fails(&sandbox, 4, name, &export);
+        let init = ["disk", "init", "--store", image, "--force"];
+        let init = sandbox.run(init.iter().chain(&["--key-out", "disk.key"]));
+        assert_eq!(init.code, 4, "{}", init.err);
+        let served = sandbox.run(["serve", "nbd", "--socket", "socket", image]);
+        assert_eq!(served.code, 4, "{}", served.err);
+    }
+    fs::write(sandbox.path("at/file"), b"is there").unwrap();
+    assert!(mounted.run("umount", &["at"]));
+    assert!(mounted.run("losetup", &["-d", name]));
+    let mut format = vec!["format", "disk", "--force"];
+    format.extend(WITH);
+    format.extend(CHEAP);
+    ok(&sandbox, &format);
+}
+
 #[test]
 fn a_mounted_device_is_not_written_to() {
     let sandbox = place(&[]);
