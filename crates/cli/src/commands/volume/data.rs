@@ -196,9 +196,10 @@ fn to_file(
     let file = options.open(target).map_err(failed)?;
     // As every opening of an image does: what is served or written elsewhere is not replaced.
     device::lock_alone(target, &file).map_err(|e| Error::device(target, e))?;
-    // Whatever was there goes, so that holes read as zeros.
-    file.set_len(0).map_err(failed)?;
-    file.set_len(device.len()).map_err(failed)?;
+    // Whether the file system takes one of that length. Then whatever was there goes, so that holes read as zeros.
+    file.set_len(device.len())
+        .and_then(|()| file.set_len(0))
+        .map_err(failed)?;
     through(device, &image.image, bar, &mut |bytes, at| {
         for (piece, offset) in bytes.chunks(HOLE).zip((at..).step_by(HOLE)) {
             if piece.iter().any(|&b| b != 0) {
@@ -207,7 +208,10 @@ fn to_file(
         }
         Ok(())
     })?;
-    file.sync_all().map_err(failed)
+    // A shorter file is what an export left that was cut off.
+    file.set_len(device.len())
+        .and_then(|()| file.sync_all())
+        .map_err(failed)
 }
 
 fn is_block_device(path: &Path) -> bool {

@@ -8,6 +8,7 @@ use device::{Access, FileDevice};
 
 use super::{CHEAP, WITH, fails, ok, place, plain};
 use crate::common::Sandbox;
+use crate::common::setting::Disk;
 
 /// The image was emptied before its first byte was read.
 #[test]
@@ -148,6 +149,22 @@ fn the_image_of_a_mounted_loop_device_is_not_written_to() {
     format.extend(WITH);
     format.extend(CHEAP);
     ok(&sandbox, &format);
+}
+
+/// An export that found no space left a file of the volume's length, the rest of it zeros.
+#[test]
+fn an_export_that_fails_leaves_no_file_that_looks_whole() {
+    let sandbox = place(&[]);
+    let data = plain(8 << 20);
+    fs::write(sandbox.path("plain"), &data).unwrap();
+    ok(&sandbox, &["import", "v.img", "plain", WITH[0], WITH[1]]);
+    let Some(_small) = Disk::mounted(&sandbox.path("small"), 6) else {
+        return;
+    };
+    let export = ["export", "v.img", "small/out", WITH[0], WITH[1]];
+    fails(&sandbox, 9, "small/out: no space left", &export);
+    let left = fs::metadata(sandbox.path("small/out")).unwrap().len();
+    assert!(left < data.len() as u64, "{left}");
 }
 
 #[test]
