@@ -98,6 +98,18 @@ pub enum LuksError {
     /// A header backup cannot be put back.
     #[error(transparent)]
     Restore(#[from] RestoreRefusal),
+    /// The device failed in the middle of a change of a key.
+    #[error(
+        "{source}; key slot {new} opens with the new passphrase, and slot {old} of the old one is still there: remove that one"
+    )]
+    HalfChanged {
+        /// The slot that was to be replaced.
+        old: u8,
+        /// The one that replaces it.
+        new: u8,
+        /// What failed.
+        source: Box<LuksError>,
+    },
     /// The device below failed.
     #[error("{what}: {source}")]
     Io {

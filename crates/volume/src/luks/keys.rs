@@ -95,6 +95,9 @@ impl Luks {
 
     /// Puts another passphrase in the place of a slot's. LUKS2 keeps the slot's number; with LUKS1 it is a new one. It is
     /// returned. Needs a free slot, and room for its material, until it is done.
+    ///
+    /// # Errors
+    /// [`LuksError::HalfChanged`] where both slots are there when the device fails.
     pub fn change_key(
         &mut self,
         key: &VolumeKey,
@@ -108,6 +111,32 @@ impl Luks {
                 "changing key slot {slot}, which is not for the data's key"
             )));
         }
+        let before = self.slots_that_open()?;
+        self.replace_key(key, slot, passphrase, kdf)
+            .map_err(|source| {
+                let Ok(now) = Self::read(self.device.clone()).and_then(|now| now.slots_that_open())
+                else {
+                    return source;
+                };
+                let mut added = now.iter().filter(|s| !before.contains(s));
+                match added.next() {
+                    Some(new) if now.contains(&slot) => LuksError::HalfChanged {
+                        old: slot,
+                        new: *new,
+                        source: Box::new(source),
+                    },
+                    _ => source,
+                }
+            })
+    }
+
+    fn replace_key(
+        &mut self,
+        key: &VolumeKey,
+        slot: u8,
+        passphrase: &[u8],
+        kdf: &KdfOptions,
+    ) -> Result<u8> {
         let new = self.add_key(key, passphrase, kdf, None)?;
         self.wipe_slot(slot)?;
         let device = &*self.device;

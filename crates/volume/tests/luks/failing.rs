@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{AroundMemory, Device, MemoryDevice};
-use volume::luks::Limits;
+use volume::luks::{Limits, LuksError};
 
 use crate::common::*;
 use crate::reencrypt::{begin, cheaply, go_on, volume};
@@ -45,6 +45,46 @@ impl AroundMemory for FailsOnce {
     }
 }
 
+/// Memory with this content of which the call behind so many others fails.
+fn failing_after(image: &[u8], calls: usize) -> Arc<FailsOnce> {
+    let memory = MemoryDevice::new(image.len());
+    memory.write_at(image, 0).unwrap();
+    Arc::new(FailsOnce {
+        memory,
+        left: AtomicUsize::new(calls),
+    })
+}
+
+/// What failed: nobody said that there was a slot more, which the next change of the key would not have touched.
+#[test]
+fn a_change_of_a_key_that_fails_says_where_it_leaves_both_slots() {
+    for options in [cheap(), cheap_luks1()] {
+        let (device, luks) = small(&options);
+        let (key, _) = luks.unlock(PASS, &Limits::default()).unwrap();
+        let image = all(&*device);
+        let mut halves = 0;
+        for calls in 0.. {
+            let failing = failing_after(&image, calls);
+            let changed =
+                read(&(failing.clone() as Arc<dyn Device>)).change_key(&key, 0, b"new", &PBKDF2);
+            let now = read(&(failing.clone() as Arc<dyn Device>));
+            let slots: Vec<u8> = now.dump().keyslots.iter().map(|slot| slot.id).collect();
+            match changed {
+                Ok(_) => break,
+                Err(LuksError::HalfChanged { old, new, .. }) => {
+                    assert_eq!(slots, [old, new], "{calls}");
+                    let mut now = now;
+                    now.remove_key(old).unwrap();
+                    assert_eq!(now.unlock(b"new", &Limits::default()).unwrap().1, new);
+                    halves += 1;
+                }
+                Err(_) => assert_eq!(slots.len(), 1, "{calls}"),
+            }
+        }
+        assert!(halves > 1, "{halves}");
+    }
+}
+
 #[test]
 fn a_reencryption_goes_on_after_any_one_failure_also_without_reading_the_header_again() {
     let (device, plain) = volume();
@@ -52,12 +92,7 @@ fn a_reencryption_goes_on_after_any_one_failure_also_without_reading_the_header_
     let mut failures = 0;
     for again in [false, true] {
         for left in 0.. {
-            let memory = MemoryDevice::new(image.len());
-            memory.write_at(&image, 0).unwrap();
-            let failing = Arc::new(FailsOnce {
-                memory,
-                left: AtomicUsize::new(left),
-            });
+            let failing = failing_after(&image, left);
             let device: Arc<dyn Device> = failing.clone();
             let mut luks = match begin(&device, &cheaply()) {
                 Ok(luks) => luks,

@@ -295,6 +295,7 @@ pub(super) fn luks_exit(error: &LuksError) -> Exit {
         LuksError::Version(_) | LuksError::Requirement(_) => Exit::Newer,
         LuksError::Option(_) => Exit::Usage,
         LuksError::Io { source, .. } => io_exit(source),
+        LuksError::HalfChanged { source, .. } => luks_exit(source),
         _ => Exit::Failed,
     }
 }
