@@ -179,12 +179,15 @@ impl Authority {
 
     /// Begins to look after a disk. Where it answers at once it has a fresh group when this returns, and is attached to the
     /// storage; else that happens when it does.
+    ///
+    /// # Errors
+    /// That no thread can be started for it. Nobody looks after the disk then.
     pub(crate) fn add(
         self: &Arc<Self>,
         disk: crate::enrol::Disk,
         before: Before,
         storage: &NetStorage,
-    ) {
+    ) -> std::io::Result<()> {
         let id = disk.address.id;
         let disk = Arc::new(Disk::new(
             disk,
@@ -206,10 +209,9 @@ impl Authority {
                 }
                 authority.threads.fetch_sub(1, Ordering::SeqCst);
             });
-        if let Err(e) = thread {
+        thread.map(drop).inspect_err(|_| {
             self.threads.fetch_sub(1, Ordering::SeqCst);
-            tracing::error!("no thread to look after a disk: {e}");
-        }
+        })
     }
 
     fn look(self: &Arc<Self>, disk: &Arc<Disk>, storage: &NetStorage, attached: bool) -> bool {
@@ -432,7 +434,14 @@ impl Authority {
     pub fn withdraw(&self) {
         std::thread::scope(|scope| {
             for disk in self.all() {
-                scope.spawn(move || disk.withdraw());
+                let there = disk.clone();
+                let thread = std::thread::Builder::new();
+                if thread
+                    .spawn_scoped(scope, move || there.withdraw())
+                    .is_err()
+                {
+                    disk.withdraw();
+                }
             }
         });
     }

@@ -336,13 +336,20 @@ impl Shared {
             return Ok(());
         };
         std::thread::scope(|scope| {
-            let others: Vec<_> = others
+            let begun: Vec<_> = others
                 .iter()
-                .map(|disk| scope.spawn(|| disk.flush(&self.timeout)))
+                .map(|disk| {
+                    let thread = std::thread::Builder::new();
+                    thread.spawn_scoped(scope, || disk.flush(&self.timeout))
+                })
                 .collect();
             let mut flushed = last.flush(&self.timeout);
-            for other in others {
-                let other = other.join().unwrap_or(Err(DurabilityError::Lost));
+            for (disk, begun) in others.iter().zip(begun) {
+                let other = match begun {
+                    Ok(thread) => thread.join().unwrap_or(Err(DurabilityError::Lost)),
+                    // No thread could be started.
+                    Err(_) => disk.flush(&self.timeout),
+                };
                 flushed = flushed.and(other);
             }
             Ok(flushed?)

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::attach::LOOKS_AFTER;
 use super::incarnation::{self, Incarnation};
 use super::{ServerError, Shared, disk_added, drain, io};
 use metadata_proto::admin::{Ended, Quota, UserRow};
@@ -127,14 +128,14 @@ impl Shared {
             let moves = incarnation.authority.has(disk.address.id, &disk.name);
             if moves {
                 // At once: a flush may be waiting for it where it was, and what is stored here for that flush.
-                self.look_after(&incarnation, &disk, Before::Replaced);
+                self.look_after(&incarnation, &disk, Before::Replaced)?;
             }
             match self.add_disk_to(&incarnation, &disk) {
                 Ok(()) => {
-                    if !moves {
-                        self.look_after(&incarnation, &disk, Before::Nothing);
-                    }
-                    return Ok(());
+                    return match moves {
+                        true => Ok(()),
+                        false => self.look_after(&incarnation, &disk, Before::Nothing),
+                    };
                 }
                 // It went on elsewhere without what it had not flushed. Then the room is opened again.
                 Err(ServerError::Enrol(EnrolError::Room(e)))
@@ -164,10 +165,16 @@ impl Shared {
             .map_err(io("the placement of segments"))
     }
 
-    fn look_after(&self, incarnation: &Incarnation, disk: &enrol::Disk, before: Before) {
+    fn look_after(
+        &self,
+        incarnation: &Incarnation,
+        disk: &enrol::Disk,
+        before: Before,
+    ) -> Result<(), ServerError> {
         let disk = self.config.as_served(disk.clone());
         let storage = &incarnation.storage;
-        incarnation.authority.add(disk, before, storage);
+        let done = incarnation.authority.add(disk, before, storage);
+        done.map_err(io(format!("{LOOKS_AFTER}; add it again")))
     }
 
     /// Waits until the room was opened again after the incarnation with this number.

@@ -343,13 +343,16 @@ impl MetadataServer {
         let stopping = &stopping;
         std::thread::scope(|scope| {
             let (_goes_on, over) = mpsc::channel::<()>();
-            scope.spawn(move || {
+            let watch = move || {
                 while over.recv_timeout(BACKUP_LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
                     if stopping() {
                         return interrupt();
                     }
                 }
-            });
+            };
+            if let Err(e) = std::thread::Builder::new().spawn_scoped(scope, watch) {
+                tracing::warn!("the end of the server does not end a backup that waits: {e}");
+            }
             Ok(incarnation
                 .room
                 .backup_through(storage, target, &|done, total| {

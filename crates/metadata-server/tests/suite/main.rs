@@ -8,6 +8,8 @@ mod admission;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
+#[path = "../../../mount/tests/common/forbid.rs"]
+mod forbid;
 mod full;
 mod golden;
 mod grace;
@@ -20,4 +22,5 @@ mod server;
 mod shared;
 mod snapshots;
 mod standby;
+mod threads;
 mod unreached;

@@ -3,6 +3,7 @@
 
 mod delegate;
 pub mod enable_uring;
+pub mod forbid;
 pub mod transport;
 
 use std::path::{Path, PathBuf};
