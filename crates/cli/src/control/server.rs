@@ -28,7 +28,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many clients are served at once; more are sent away.
 const CLIENTS_MAX: usize = 32;
 /// How long the kernel may take to end a mount that is in no table any more.
-const ENDING: Duration = Duration::from_secs(2);
+const ENDING: Duration = Duration::from_secs(1);
 /// How often it is looked whether a client that waits for the end of the mount is still there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
