@@ -239,14 +239,7 @@ impl Sandbox {
 
     /// The command that mounts the room and stays in the foreground.
     pub fn mount_in_foreground(&self) -> Command {
-        let args = [
-            "mount",
-            "--foreground",
-            "room",
-            "mnt",
-            "--passphrase-file",
-            "pass",
-        ];
+        let args = words("mount --foreground room mnt --passphrase-file pass");
         self.command(args.iter().chain(self.mount_options()))
     }
 
@@ -391,6 +384,11 @@ pub fn is_root() -> bool {
         eprintln!("skipped: not root");
     }
     root
+}
+
+/// The words of a command line.
+pub fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
 }
 
 /// Bytes that look random and are always the same.

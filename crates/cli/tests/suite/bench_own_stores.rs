@@ -1,6 +1,6 @@
 //! `bench small-files`, `bench ladder`, `bench scale` and `bench cipher` through the real program, with tiny sizes.
 
-use crate::common::Sandbox;
+use crate::common::{Sandbox, words};
 use serde_json::Value;
 
 /// Runs a benchmark in an empty directory, and sees that it is empty afterwards.
@@ -189,15 +189,7 @@ fn a_directory_that_is_not_there_and_a_size_of_no_whole_blocks_are_refused() {
     let missing = s.run(["bench", "small-files", "nowhere"]);
     assert_ne!(missing.code, 0);
     assert!(missing.err.contains("nowhere"), "{}", missing.err);
-    let odd = s.run([
-        "bench",
-        "small-files",
-        "--size",
-        "1000",
-        "--store",
-        "directory",
-        "mnt",
-    ]);
+    let odd = s.run(words("bench small-files --size 1000 --store directory mnt"));
     assert_ne!(odd.code, 0);
     assert!(odd.err.contains("4096"), "{}", odd.err);
     assert_eq!(std::fs::read_dir(s.path("mnt")).unwrap().count(), 0);

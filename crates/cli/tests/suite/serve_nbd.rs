@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::common::Sandbox;
+use crate::common::{Sandbox, words};
 
 /// A running server; killed when dropped.
 struct Serving {
@@ -183,15 +183,9 @@ fn a_volume_of_cryptsetup_holds_a_file_system() {
         "cryptsetup",
         &["open", "--test-passphrase", "--key-file", &key, &image],
     );
-    let wrong = sandbox.run([
-        "serve",
-        "nbd",
-        "--socket",
-        "socket",
-        "--passphrase-file",
-        "wrong",
-        "luks.img",
-    ]);
+    let wrong = sandbox.run(words(
+        "serve nbd --socket socket --passphrase-file wrong luks.img",
+    ));
     assert_eq!(wrong.code, 3, "{}", wrong.err);
     assert!(wrong.err.contains("luks.img"), "{}", wrong.err);
 }
@@ -205,13 +199,7 @@ fn a_file_of_a_room_holds_a_file_system_and_is_thin() {
     let file = std::fs::File::create(sandbox.path("empty")).unwrap();
     file.set_len(64 << 20).unwrap();
     sandbox.with_pass(["cp", "empty", "room:/disk.img"]);
-    let args = [
-        "--socket",
-        "socket",
-        "--passphrase-file",
-        "pass",
-        "room:/disk.img",
-    ];
+    let args = words("--socket socket --passphrase-file pass room:/disk.img");
     holds_a_file_system(&sandbox, &args, "64M");
     sandbox.with_pass(["check", "room", "--read-data"]);
     let stored: u64 = std::fs::read_dir(sandbox.path("room/segments"))
@@ -233,26 +221,10 @@ fn a_volume_within_a_file_of_a_room_goes_through_the_server_and_back() {
     }
     let sandbox = Sandbox::with_room();
     std::fs::write(sandbox.path("key"), "the key").unwrap();
-    let make = [
-        "volume",
-        "format",
-        "v.img",
-        "--size",
-        "24MiB",
-        "--key-file",
-        "key",
-        "--kdf",
-        "pbkdf2",
-    ];
-    sandbox.ok(make.iter().chain(&["--kdf-iterations", "1000"]));
+    let make = "volume format v.img --size 24MiB --key-file key --kdf pbkdf2 --kdf-iterations 1000";
+    sandbox.ok(words(make));
     sandbox.with_pass(["cp", "v.img", "room:/v.img"]);
-    let served = [
-        "--socket",
-        "socket",
-        "--passphrase-file",
-        "pass",
-        "room:/v.img",
-    ];
+    let served = words("--socket socket --passphrase-file pass room:/v.img");
     let exported = |image: &str| {
         let args = ["volume", "export", image, "-", "--key-file", "key"];
         sandbox.run(args).out
@@ -433,13 +405,7 @@ fn what_was_flushed_to_a_file_of_a_room_survives_kill_9_under_load() {
         .set_len(16 << 20)
         .unwrap();
     sandbox.with_pass(["cp", "empty", "room:/disk.img"]);
-    let args = [
-        "--socket",
-        "socket",
-        "--passphrase-file",
-        "pass",
-        "room:/disk.img",
-    ];
+    let args = words("--socket socket --passphrase-file pass room:/disk.img");
     keeps_what_was_flushed(&sandbox, &args);
     sandbox.with_pass(["check", "room", "--read-data"]);
 }
@@ -465,14 +431,7 @@ fn a_volume_is_never_served_as_its_ciphertext_unasked() {
     drop(raw);
     let plain = Serving::start(
         &sandbox,
-        &[
-            "--socket",
-            "socket",
-            "--key-file",
-            "key",
-            "--read-only",
-            "luks.img",
-        ],
+        &words("--socket socket --key-file key --read-only luks.img"),
     );
     assert_eq!(
         ok("nbdinfo", &["--size", plain.uri()]).trim(),

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::{LEAST, issues, left, report, works};
-use crate::common::{self, Sandbox, enable_uring, noise};
+use crate::common::{self, Sandbox, enable_uring, noise, words};
 
 fn wrong_data(report: &serde_json::Value) -> Vec<String> {
     let mut issues = issues(report);
@@ -209,18 +209,8 @@ fn dd_reads_two_files_and_refuses_to_write() {
 fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
     let sandbox = Sandbox::empty();
     std::fs::write(sandbox.path("key"), "correct horse battery staple").unwrap();
-    let make = [
-        "volume",
-        "format",
-        "v.img",
-        "--size",
-        "20MiB",
-        "--key-file",
-        "key",
-        "--kdf",
-        "pbkdf2",
-    ];
-    sandbox.ok(make.iter().chain(&["--kdf-iterations", "1000"]));
+    let make = "volume format v.img --size 20MiB --key-file key --kdf pbkdf2 --kdf-iterations 1000";
+    sandbox.ok(words(make));
     let image = std::fs::read(sandbox.path("v.img")).unwrap();
     let how = ["--rounds", "2", "--read", "64KiB:1MiB", "--json"];
     let measured = |decrypted: &str, with: &[&str]| -> serde_json::Value {
@@ -235,14 +225,7 @@ fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
     assert_eq!(decrypted["cipher"], "aes-xts-plain64");
 
     std::fs::write(sandbox.path("wrong"), "wrong").unwrap();
-    let args = [
-        "bench",
-        "dd",
-        "v.img",
-        "volume:v.img",
-        "--key-file",
-        "wrong",
-    ];
+    let args = words("bench dd v.img volume:v.img --key-file wrong");
     let refused = sandbox.run(args.iter().chain(&how));
     assert_eq!(refused.code, 3, "{}", refused.err);
     assert!(refused.err.contains("no key slot opens"), "{}", refused.err);
@@ -258,20 +241,9 @@ fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
         assert!(refused.err.contains("only for volume:"), "{}", refused.err);
     }
 
-    let make = [
-        "volume",
-        "format",
-        "apart.img",
-        "--size",
-        "4MiB",
-        "--header",
-    ];
-    let how_made = ["--key-file", "key", "--kdf", "pbkdf2", "--kdf-iterations"];
-    sandbox.ok(make
-        .iter()
-        .chain(&["h.img"])
-        .chain(&how_made)
-        .chain(&["1000"]));
+    let make = "volume format apart.img --size 4MiB --header h.img --key-file key \
+                --kdf pbkdf2 --kdf-iterations 1000";
+    sandbox.ok(words(make));
     let args = ["bench", "dd", "apart.img", "volume:apart.img", "--key-file"];
     let alone = sandbox.run(args.iter().chain(&["key"]).chain(&how));
     assert_eq!(alone.code, 10, "{}", alone.err);

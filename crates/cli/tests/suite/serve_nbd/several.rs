@@ -1,7 +1,7 @@
 //! Several targets of one room.
 
 use super::{Serving, have, ok};
-use crate::common::Sandbox;
+use crate::common::{Sandbox, words};
 
 /// The second target found the room in use, by the process that had opened it for the first.
 #[test]
@@ -15,14 +15,7 @@ fn files_of_one_room_are_served_together() {
         sandbox.with_pass(["cp", name, &format!("room:/{name}")]);
     }
     std::os::unix::fs::symlink("room", sandbox.path("other-name")).unwrap();
-    let args = [
-        "--listen",
-        "127.0.0.1:0",
-        "--passphrase-file",
-        "pass",
-        "room:/a",
-        "other-name:/b",
-    ];
+    let args = words("--listen 127.0.0.1:0 --passphrase-file pass room:/a other-name:/b");
     let serving = Serving::start_of(&sandbox, &args, 2);
     let uri = |i: usize| serving.said[i].rsplit_once(' ').unwrap().1;
     for (i, len) in [(0, 1 << 20), (1, 2 << 20)] {

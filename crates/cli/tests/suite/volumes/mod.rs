@@ -10,7 +10,7 @@ mod reencrypt;
 use std::fs;
 use std::process::{Command, Output};
 
-use crate::common::{Ran, Sandbox};
+use crate::common::{Ran, Sandbox, words};
 
 pub const CHEAP: [&str; 4] = ["--kdf", "pbkdf2", "--kdf-iterations", "1000"];
 pub const WITH: [&str; 2] = ["--passphrase-file", "pass"];
@@ -155,23 +155,11 @@ fn the_data_cryptsetup_encrypts_reads_here_and_the_other_way() {
     fs::write(sandbox.path("v.img"), &image).unwrap();
     cryptsetup_ok(
         &sandbox,
-        &[
-            "reencrypt",
-            "--encrypt",
-            "--force-offline-reencrypt",
-            "--batch-mode",
-            "--type",
-            "luks2",
-            "--reduce-device-size",
-            "32M",
-            "--pbkdf",
-            "pbkdf2",
-            "--pbkdf-force-iterations",
-            "1000",
-            "--key-file",
-            "key",
-            "v.img",
-        ],
+        &words(
+            "reencrypt --encrypt --force-offline-reencrypt --batch-mode --type luks2 \
+             --reduce-device-size 32M --pbkdf pbkdf2 --pbkdf-force-iterations 1000 \
+             --key-file key v.img",
+        ),
     );
     let out = ok(&sandbox, &["export", "v.img", "-", "--key-file", "key"]).out;
     assert!(out[..data.len()] == data[..], "the contents differ");
@@ -183,17 +171,10 @@ fn the_data_cryptsetup_encrypts_reads_here_and_the_other_way() {
     ok(&sandbox, &["import", "v.img", "plain", "--key-file", "key"]);
     cryptsetup_ok(
         &sandbox,
-        &[
-            "reencrypt",
-            "--decrypt",
-            "--force-offline-reencrypt",
-            "--batch-mode",
-            "--key-file",
-            "key",
-            "--header",
-            "exported-header",
-            "v.img",
-        ],
+        &words(
+            "reencrypt --decrypt --force-offline-reencrypt --batch-mode --key-file key \
+             --header exported-header v.img",
+        ),
     );
     let plain_again = fs::read(sandbox.path("v.img")).unwrap();
     assert!(
@@ -261,18 +242,10 @@ fn keys_are_added_changed_and_removed_as_cryptsetup_sees_them() {
         );
         cryptsetup_ok(
             &sandbox,
-            &[
-                "luksAddKey",
-                "--batch-mode",
-                "--pbkdf",
-                "pbkdf2",
-                "--pbkdf-force-iterations",
-                "1000",
-                "--key-file",
-                "third",
-                "v.img",
-                "key",
-            ],
+            &words(
+                "luksAddKey --batch-mode --pbkdf pbkdf2 --pbkdf-force-iterations 1000 \
+                 --key-file third v.img key",
+            ),
         );
         ok(&sandbox, &["check", "v.img", WITH[0], WITH[1]]);
     }
@@ -284,12 +257,7 @@ fn a_header_is_backed_up_and_put_back_also_from_cryptsetup() {
     ok(&sandbox, &["header", "backup", "v.img", "ours"]);
     cryptsetup_ok(
         &sandbox,
-        &[
-            "luksHeaderBackup",
-            "v.img",
-            "--header-backup-file",
-            "theirs",
-        ],
+        &words("luksHeaderBackup v.img --header-backup-file theirs"),
     );
     assert!(fs::read(sandbox.path("ours")).unwrap() == fs::read(sandbox.path("theirs")).unwrap());
     // What failed: the volume was said to be no LUKS volume.
@@ -362,15 +330,7 @@ fn a_detached_header_serves_here_and_there() {
     );
     cryptsetup_ok(
         &sandbox,
-        &[
-            "open",
-            "--test-passphrase",
-            "--header",
-            "h.img",
-            "v.img",
-            "--key-file",
-            "key",
-        ],
+        &words("open --test-passphrase --header h.img v.img --key-file key"),
     );
 }
 
@@ -491,14 +451,7 @@ fn nothing_is_formatted_over_by_mistake() {
     ok(&sandbox, &again);
     assert!(opens(&sandbox, "fs.img", "key"));
 
-    let mut short = vec![
-        "format",
-        "short.img",
-        "--size",
-        "24MiB",
-        "--data-offset",
-        "64KiB",
-    ];
+    let mut short = words("format short.img --size 24MiB --data-offset 64KiB");
     short.extend(WITH);
     short.extend(CHEAP);
     fails(&sandbox, 2, "key slot", &short);

@@ -7,7 +7,7 @@ use std::process::Command;
 use volume::sector::SectorCipher;
 
 use super::{fails, ok};
-use crate::common::Sandbox;
+use crate::common::{Sandbox, words};
 
 const SECTORS: u64 = 256;
 const KEY: [u8; 16] = *b"a volume's key!!";
@@ -86,13 +86,7 @@ fn a_phone_is_recognised_read_written_and_refuses_a_wrong_pin() {
     assert!(wrong.err.contains("nonsense"), "{}", wrong.err);
     let before = fs::read(sandbox.path("userdata.img")).unwrap();
     fs::write(sandbox.path("new"), vec![0x33; 4096]).unwrap();
-    let refused = [
-        "import",
-        "userdata.img",
-        "new",
-        "--passphrase-file",
-        "wrong",
-    ];
+    let refused = words("import userdata.img new --passphrase-file wrong");
     fails(&sandbox, 1, "read-only", &refused);
     assert!(fs::read(sandbox.path("userdata.img")).unwrap() == before);
 

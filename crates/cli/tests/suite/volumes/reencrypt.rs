@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{CHEAP, WITH, cryptsetup_ok, fails, ok, opens, place, plain};
-use crate::common::Sandbox;
+use crate::common::{Sandbox, words};
 
 #[test]
 fn a_volume_gets_a_new_key_and_cipher_and_keeps_its_contents() {
@@ -16,16 +16,8 @@ fn a_volume_gets_a_new_key_and_cipher_and_keeps_its_contents() {
     fs::write(sandbox.path("plain"), plain(8 << 20)).unwrap();
     ok(&sandbox, &["import", "v.img", "plain", WITH[0], WITH[1]]);
     ok(&sandbox, &["header", "backup", "v.img", "old"]);
-    let mut args = vec![
-        "reencrypt",
-        "v.img",
-        "--cipher",
-        "aes-cbc-essiv:sha256",
-        "--key-size",
-        "256",
-        "--sector-size",
-        "512",
-    ];
+    let mut args =
+        words("reencrypt v.img --cipher aes-cbc-essiv:sha256 --key-size 256 --sector-size 512");
     args.extend(WITH);
     args.extend(CHEAP);
     ok(&sandbox, &args);
