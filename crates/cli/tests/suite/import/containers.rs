@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 
 use super::{import, state};
-use crate::common::{Sandbox, noise};
+use crate::common::{Sandbox, noise, words};
 
 /// A container of SQLCipher 3 as an app leaves that was killed: all of it is in the log. `c` and `c-wal`.
 pub(super) fn make(s: &Sandbox) {
@@ -180,16 +180,7 @@ fn keys_that_do_not_open_a_container_are_reported_with_what_was_tried() {
     assert!(none.contains("--source-passphrase-file"), "{none}");
     std::fs::write(s.path("c.key"), [7; 31]).unwrap();
     s.fails(2, ["import", "c", "room", "--source-key-file", "c.key"]);
-    let text = s.fails(
-        3,
-        [
-            "import",
-            "pass",
-            "room",
-            "--source-passphrase-file",
-            "wrong",
-        ],
-    );
+    let text = s.fails(3, words("import pass room --source-passphrase-file wrong"));
     assert!(text.contains("pass"), "{text}");
     assert_eq!(s.with_pass(["ls", "room:/"]), "");
 }

@@ -1,7 +1,7 @@
 //! Directories into rooms.
 
 use super::{import, nothing_is_left, state, taken_out};
-use crate::common::{Sandbox, is_root, listing, make_tree};
+use crate::common::{Sandbox, is_root, listing, make_tree, words};
 
 #[test]
 fn a_directory_comes_whole_and_again_only_what_is_new() {
@@ -118,16 +118,9 @@ fn overwriting_finds_other_contents_of_the_same_size_and_time() {
 #[test]
 fn rooms_and_what_holds_the_room_are_no_sources() {
     let s = Sandbox::with_room();
-    s.ok([
-        "create",
-        "other",
-        "--passphrase-file",
-        "pass",
-        "--kdf-memory",
-        "8",
-        "--kdf-passes",
-        "1",
-    ]);
+    s.ok(words(
+        "create other --passphrase-file pass --kdf-memory 8 --kdf-passes 1",
+    ));
     assert!(s.fails(2, ["import", "other", "room"]).contains("cp -r"));
     assert!(s.fails(2, ["import", "other:/", "room"]).contains("cp -r"));
     let around = s.path("").display().to_string();

@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 use super::{import, nothing_is_left, taken_out};
-use crate::common::{Sandbox, listing, noise, wait_for};
+use crate::common::{Sandbox, listing, noise, wait_for, words};
 
 #[test]
 fn a_directory_whose_import_is_killed_again_and_again_arrives_whole() {
@@ -87,15 +87,7 @@ fn begun(s: &Sandbox, stream: &[u8]) -> (Child, SystemTime) {
 
 fn goes_on(s: &Sandbox, stream: &[u8]) {
     let ran = s.run_with_input(
-        [
-            "import",
-            "--tar",
-            "-",
-            "room",
-            "--json",
-            "--passphrase-file",
-            "pass",
-        ],
+        words("import --tar - room --json --passphrase-file pass"),
         stream,
     );
     assert_eq!(ran.code, 0, "{}", ran.err);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{import, state, taken_out};
-use crate::common::{Sandbox, can_mount, listing, noise};
+use crate::common::{Sandbox, can_mount, listing, noise, words};
 
 const PASSPHRASE: &str = "a passphrase of theirs";
 
@@ -125,7 +125,7 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
     std::fs::create_dir(&cipher).unwrap();
     std::fs::create_dir(&plain).unwrap();
     std::fs::write(s.path("their.pass"), format!("{PASSPHRASE}\n")).unwrap();
-    let words = |args: &[&str]| -> Vec<String> {
+    let filled = |args: &[&str]| -> Vec<String> {
         args.iter()
             .map(|arg| match *arg {
                 "SOURCE" => cipher.display().to_string(),
@@ -141,7 +141,7 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
     let mut all = environment.to_vec();
     let home = home.display().to_string();
     all.push(("HOME", home.as_str()));
-    let made = words(make);
+    let made = filled(make);
     if !make.is_empty()
         && !run(
             program,
@@ -155,7 +155,7 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
         eprintln!("skipped: {program} is not installed");
         return;
     }
-    let mounted = words(mount);
+    let mounted = filled(mount);
     let mounted = Mount::new(
         program,
         &mounted.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -177,25 +177,14 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
     let before = files_of(&cipher);
     let wrong = s.fails(
         1,
-        [
-            "import",
-            "cipher",
-            "room",
-            "--source-passphrase-file",
-            "wrong",
-        ],
+        words("import cipher room --source-passphrase-file wrong"),
     );
     assert!(wrong.contains("is the passphrase right"), "{wrong}");
     let none = s.fails(2, ["import", "cipher", "room"]);
     assert!(none.contains("--source-passphrase-file"), "{none}");
     let report = import(
         &s,
-        &[
-            "cipher",
-            "room:/moved",
-            "--source-passphrase-file",
-            "their.pass",
-        ],
+        &words("cipher room:/moved --source-passphrase-file their.pass"),
     );
     assert_eq!(report["different"], 0, "{report}");
     let out = taken_out(&s, "room:/moved");
@@ -210,12 +199,7 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
     assert!(!table.contains(&*cipher.display().to_string()), "{table}");
     let again = import(
         &s,
-        &[
-            "cipher",
-            "room:/moved",
-            "--source-passphrase-file",
-            "their.pass",
-        ],
+        &words("cipher room:/moved --source-passphrase-file their.pass"),
     );
     assert_eq!(again["bytes"], 0, "{again}");
 }
@@ -224,15 +208,7 @@ fn moves(program: &str, make: &[&str], mount: &[&str], environment: &[(&str, &st
 fn a_gocryptfs_directory_moves() {
     moves(
         "gocryptfs",
-        &[
-            "-init",
-            "-q",
-            "-scryptn",
-            "10",
-            "-passfile",
-            "PASS",
-            "SOURCE",
-        ],
+        &words("-init -q -scryptn 10 -passfile PASS SOURCE"),
         &["-fg", "-q", "-nosyslog", "SOURCE", "PLAIN"],
         &[],
     );
@@ -312,16 +288,10 @@ fn a_killed_import_leaves_no_mount_and_goes_on() {
             .lines()
             .any(|line| line.contains(&cipher))
     };
-    let args = [
-        "import",
-        "cipher",
-        "room:/moved",
-        "--source-passphrase-file",
-        "their.pass",
-        "--passphrase-file",
-        "pass",
-    ];
-    let mut child = s.command(args).stderr(Stdio::null()).spawn().unwrap();
+    let args = words(
+        "import cipher room:/moved --source-passphrase-file their.pass --passphrase-file pass",
+    );
+    let mut child = s.command(&args).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
     while !is_there() {
         assert!(began.elapsed() < Duration::from_secs(60), "not mounted");

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{nothing_is_left, state, taken_out};
-use crate::common::{Sandbox, listing, make_tree};
+use crate::common::{Sandbox, listing, make_tree, words};
 
 const ALL: [&str; 4] = ["--xattrs", "--xattrs-include=*", "--acls", "--sparse"];
 
@@ -78,37 +78,18 @@ fn our_own_stream_comes_back_the_same_through_pipes() {
     let s = Sandbox::with_room();
     make_tree(&s.path("tree"));
     s.with_pass(["import", "tree", "room:/a"]);
-    let out = s.run([
-        "export",
-        "room:/a",
-        "--tar",
-        "-",
-        "--passphrase-file",
-        "pass",
-    ]);
+    let out = s.run(words("export room:/a --tar - --passphrase-file pass"));
     assert_eq!(out.code, 0, "{}", out.err);
     let ran = s.run_with_input(
-        [
-            "import",
-            "--tar",
-            "-",
-            "room:/b",
-            "--passphrase-file",
-            "pass",
-        ],
+        words("import --tar - room:/b --passphrase-file pass"),
         &out.out,
     );
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(listing(&s.path("tree")), listing(&taken_out(&s, "room:/b")));
     // One file has its own name in the stream.
-    let one = s.run([
-        "export",
-        "room:/a/sub/large",
-        "--tar",
-        "-",
-        "--passphrase-file",
-        "pass",
-    ]);
+    let one = s.run(words(
+        "export room:/a/sub/large --tar - --passphrase-file pass",
+    ));
     std::fs::write(s.path("one.tar"), one.out).unwrap();
     assert_eq!(tar(&s, &["-tf", "one.tar"]), b"large\n");
 }
@@ -185,14 +166,7 @@ fn no_member_leads_out_of_where_it_is_put() {
     ]);
     for round in 0..2 {
         let ran = s.run_with_input(
-            [
-                "import",
-                "--tar",
-                "-",
-                "room:/in/here",
-                "--passphrase-file",
-                "pass",
-            ],
+            words("import --tar - room:/in/here --passphrase-file pass"),
             &stream,
         );
         // Five members are left out by name.
@@ -250,13 +224,6 @@ fn a_stream_that_is_none_is_refused_with_the_next_step() {
     assert!(s.fails(2, ["import", "t.tar", "room"]).contains("--tar"));
     s.fails(
         2,
-        [
-            "import",
-            "--tar",
-            "t.tar",
-            "room",
-            "--source-passphrase-file",
-            "pass",
-        ],
+        words("import --tar t.tar room --source-passphrase-file pass"),
     );
 }

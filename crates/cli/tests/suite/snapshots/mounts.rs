@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{both_ways, json_lines, names, ok, open, put};
-use crate::common::{self, Sandbox, noise, wait_for};
+use crate::common::{self, Sandbox, noise, wait_for, words};
 
 #[test]
 fn what_programs_wrote_to_a_mount_is_in_the_snapshot() {
@@ -74,15 +74,9 @@ fn a_mount_without_snapshots_or_with_a_file_of_their_name_says_so() {
     let error = s.fails(4, ["cat", "room@monday:/f"]);
     assert!(error.contains("is named .snapshots"), "{error}");
     s.umount();
-    s.with_pass([
-        "mount",
-        "room",
-        "mnt",
-        "--snapshots-name",
-        "past",
-        "--snapshots",
-        "show",
-    ]);
+    s.with_pass(words(
+        "mount room mnt --snapshots-name past --snapshots show",
+    ));
     assert_eq!(s.ok(["cat", "room@monday:/f"]), "first");
     // What the mount shows of snapshots is no file of the room.
     assert!(s.path("mnt/past").exists());
@@ -103,31 +97,11 @@ fn a_policy_is_set_shown_and_removed() {
         s.fails(2, ["snapshot", "policy", "set", "room"]);
         s.fails(
             2,
-            [
-                "snapshot",
-                "policy",
-                "set",
-                "room",
-                "--daily",
-                "1",
-                "--min-free",
-                "100%",
-            ],
+            words("snapshot policy set room --daily 1 --min-free 100%"),
         );
         ok(
             s,
-            &[
-                "snapshot",
-                "policy",
-                "set",
-                "room",
-                "--hourly",
-                "24",
-                "--weekly",
-                "5",
-                "--min-free",
-                "10%",
-            ],
+            &words("snapshot policy set room --hourly 24 --weekly 5 --min-free 10%"),
         );
         let shown = json_lines(&ok(s, &["snapshot", "policy", "show", "room", "--json"]));
         assert_eq!(
@@ -171,16 +145,7 @@ fn a_mount_creates_automatic_snapshots_and_prune_leaves_those_by_hand() {
     put(&s, "/f", &noise(1 << 20, 1));
     automatic(&s, "with f");
     s.with_pass(["rm", "room:/f"]);
-    s.with_pass([
-        "snapshot",
-        "policy",
-        "set",
-        "room",
-        "--hourly",
-        "9",
-        "--min-free",
-        "99%",
-    ]);
+    s.with_pass(words("snapshot policy set room --hourly 9 --min-free 99%"));
     s.with_pass(["snapshot", "prune", "room"]);
     assert_eq!(names(&s), ["mine"]);
 }

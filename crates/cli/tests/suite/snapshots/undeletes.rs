@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{both_ways, json_lines, names, ok, put};
-use crate::common::{Sandbox, listing, make_tree};
+use crate::common::{Sandbox, listing, make_tree, words};
 
 fn listed(s: &Sandbox, args: &[&str]) -> Vec<(String, Vec<String>, u64, u64)> {
     let all = json_lines(&ok(s, &[&["undelete", "room", "--json"], args].concat()));
@@ -96,16 +96,7 @@ fn what_is_there_is_never_replaced_and_what_no_snapshot_has_is_named() {
         let said = refused(&["undelete", "room", "--since", "sunday"]);
         assert!(said.contains("no snapshot sunday"), "{said}");
         refused(&["undelete", "room", "/papers", "--to", "/missing/papers"]);
-        ok(
-            s,
-            &[
-                "undelete",
-                "room",
-                "/papers/old/letter",
-                "--to",
-                "/d/letter",
-            ],
-        );
+        ok(s, &words("undelete room /papers/old/letter --to /d/letter"));
         assert_eq!(ok(s, &["cat", "room:/d/letter"]), "then");
         // The directories above it come back too.
         let done = json_lines(&ok(
