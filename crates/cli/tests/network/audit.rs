@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Output;
 
 use super::cluster::{Cluster, Shape, client, synced};
-use super::common::{can_mount, is_root};
+use super::common::{can_mount, is_root, words};
 
 #[test]
 fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
@@ -61,15 +61,7 @@ fn the_log_of_a_mount_names_no_file_and_verifies_until_it_is_changed() {
 
 /// An administrator works over the network, and cannot mount.
 fn administer(cluster: &Cluster) {
-    let add = [
-        "user",
-        "add",
-        "room",
-        "carol",
-        "--admin",
-        "--out",
-        "carol.identity",
-    ];
+    let add = words("user add room carol --admin --out carol.identity");
     cluster.ok(&add);
     let server = format!("strongroom://{}/", cluster.server_address());
     let as_carol = |command: &[&str]| {

@@ -1,7 +1,7 @@
 //! Keys that are renewed while everything runs.
 
 use super::cluster::{Cluster, Shape};
-use super::common::{can_mount, is_root, noise};
+use super::common::{can_mount, is_root, noise, words};
 use super::process::until;
 
 #[test]
@@ -30,15 +30,7 @@ fn keys_of_disks_and_users_are_renewed_under_a_running_server() {
     assert!(shown.contains("certificate  ends 20"), "{shown}");
 
     // The disk's: it is restarted with its new file, which has the keys before; then the metadata server is given its part.
-    cluster.ok(&[
-        "disk",
-        "key",
-        "rotate",
-        "--key",
-        "disk0.key",
-        "--key-out",
-        "new.key",
-    ]);
+    cluster.ok(&words("disk key rotate --key disk0.key --key-out new.key"));
     cluster.stop_disk(0);
     std::fs::rename(cluster.path("new.key"), cluster.path("disk0.key")).unwrap();
     cluster.start_disk(0);
@@ -60,17 +52,9 @@ fn keys_of_disks_and_users_are_renewed_under_a_running_server() {
     // The user's: the identity before ends at once.
     let listed = cluster.ok(&["user", "list", "room"]);
     assert!(listed.contains("1 key: ends 20"), "{listed}");
-    cluster.ok(&[
-        "user",
-        "renew",
-        "room",
-        "root",
-        "--out",
-        "new.identity",
-        "--replaces",
-        "root.identity",
-        "--now",
-    ]);
+    cluster.ok(&words(
+        "user renew room root --out new.identity --replaces root.identity --now",
+    ));
     until("the replaced identity is refused", || {
         std::fs::write(root.join("refused"), b"x").is_err()
     });

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Shape, synced};
-use super::common::{can_mount, is_root, listing, make_tree, noise};
+use super::common::{can_mount, is_root, listing, make_tree, noise, words};
 use super::copies::{assert_restores, beside_a_writer, check, in_copy, lose_all};
 use super::process::until;
 
@@ -97,20 +97,13 @@ fn a_shared_room_is_replicated_while_it_is_served() {
     let missing = ["send", "room@sunday", "--to", "sunday.stream"];
     let missing = cluster.command("server", &missing).output().unwrap();
     assert_eq!(missing.status.code(), Some(1));
-    let words = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(words.contains("there is no snapshot sunday"), "{words}");
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(said.contains("there is no snapshot sunday"), "{said}");
     assert!(!cluster.path("sunday.stream").exists());
 
     rustix::fs::sync();
     let wanted = listing(&one);
-    cluster.ok(&[
-        "replicate",
-        "room",
-        "copy",
-        "--apply",
-        "--passphrase-file",
-        "pass",
-    ]);
+    cluster.ok(&words("replicate room copy --apply --passphrase-file pass"));
     let sent = cluster.ok(&["audit", "show", "audit", "--event", "snapshot-sent"]);
     assert!(sent.lines().count() >= 7, "{sent}");
     lose_all(&mut cluster);

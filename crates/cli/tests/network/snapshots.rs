@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::cluster::{Cluster, Shape, disk};
-use super::common::{can_mount, is_root, listing, make_tree, noise};
+use super::common::{can_mount, is_root, listing, make_tree, noise, words};
 use super::process::until;
 use super::seed;
 
@@ -98,12 +98,9 @@ fn each_user_reads_in_snapshots_what_was_allowed_then_and_is_now() {
     read_only(fs::remove_file(ada.join(".snapshots/monday/gone")));
     read_only(fs::create_dir(ada.join(".snapshots/monday/x")));
     let copied = Command::new("cp")
-        .args([
-            "-a",
-            ".snapshots/monday/gone",
-            ".snapshots/monday/tree/large",
-            ".",
-        ])
+        .args(words(
+            "-a .snapshots/monday/gone .snapshots/monday/tree/large .",
+        ))
         .current_dir(&ada)
         .status()
         .unwrap();
@@ -268,14 +265,7 @@ fn the_server_restores_files_directories_and_the_room_for_all_clients() {
     let mut gone = File::open(&added).unwrap();
 
     // One file: its rights come back with it. A client that has the replaced one open reads it until it is closed.
-    let done = cluster.ok(&[
-        "snapshot",
-        "restore",
-        "room",
-        "good",
-        "/papers/letter",
-        "--json",
-    ]);
+    let done = cluster.ok(&words("snapshot restore room good /papers/letter --json"));
     let done: serde_json::Value = serde_json::from_str(&done).unwrap();
     assert_eq!(
         (&done["files"], &done["bytes"]),
@@ -326,14 +316,7 @@ fn the_server_restores_files_directories_and_the_room_for_all_clients() {
     fs::remove_file(&letter).unwrap();
     fs::remove_dir(ada.join("papers")).unwrap();
     let count = names(&cluster).len();
-    let back = cluster.ok(&[
-        "undelete",
-        "room",
-        "/papers/letter",
-        "--since",
-        "good",
-        "--json",
-    ]);
+    let back = cluster.ok(&words("undelete room /papers/letter --since good --json"));
     let back: serde_json::Value = serde_json::from_str(&back).unwrap();
     let newest = names(&cluster).pop().unwrap();
     assert_eq!(
@@ -367,28 +350,12 @@ fn the_server_restores_files_directories_and_the_room_for_all_clients() {
             "not a directory",
         ),
         (
-            &[
-                "snapshot",
-                "restore",
-                "room",
-                "good",
-                "/papers/letter",
-                "--to",
-                "/",
-            ],
+            &words("snapshot restore room good /papers/letter --to /"),
             2,
             "root",
         ),
         (
-            &[
-                "snapshot",
-                "restore",
-                "room",
-                "good",
-                "/papers",
-                "--to",
-                "/missing/x",
-            ],
+            &words("snapshot restore room good /papers --to /missing/x"),
             1,
             "no such file",
         ),

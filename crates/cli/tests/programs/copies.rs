@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::common::{Sandbox, is_root, make_tree, noise};
+use super::common::{Sandbox, is_root, make_tree, noise, words};
 use super::{done, mount_again, room_for, succeeded};
 
 /// One of everything, and many small files besides.
@@ -81,13 +81,9 @@ fn tar_finds_no_difference_after_a_round_trip() {
     let here = s.path("");
     let tar = |dir: &Path, args: &[&str]| {
         let mut command = Command::new("tar");
-        command.args([
-            "--xattrs",
-            "--xattrs-include=*",
-            "--acls",
-            "--sparse",
-            "--numeric-owner",
-        ]);
+        command.args(words(
+            "--xattrs --xattrs-include=* --acls --sparse --numeric-owner",
+        ));
         if is_root() {
             command.arg("--same-owner");
         }

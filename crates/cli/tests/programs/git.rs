@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::common::{Sandbox, noise};
+use super::common::{Sandbox, noise, words};
 use super::{moments, mount_again, room_for, rounds, succeeded};
 
 /// Git with its time bounded: git 2.39 asks for the next name of a directory again and again once the mount below it is dead.
@@ -24,14 +24,9 @@ fn git(dir: &Path) -> Command {
             "gc.auto=0",
         ])
         // The histories are to survive: git is to sync what it writes.
-        .args([
-            "-c",
-            "core.fsync=all",
-            "-c",
-            "core.fsyncMethod=fsync",
-            "-c",
-            "init.defaultBranch=main",
-        ]);
+        .args(words(
+            "-c core.fsync=all -c core.fsyncMethod=fsync -c init.defaultBranch=main",
+        ));
     command
 }
 

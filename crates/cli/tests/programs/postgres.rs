@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::common::{Sandbox, is_root};
+use super::common::{Sandbox, is_root, words};
 use super::{moments, room_for, rounds, succeeded};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -228,12 +228,7 @@ impl Cluster {
         );
         self.run(
             "pg_amcheck",
-            &[
-                "--all",
-                "--heapallindexed",
-                "--parent-check",
-                "--install-missing",
-            ],
+            &words("--all --heapallindexed --parent-check --install-missing"),
         );
     }
 }
