@@ -114,12 +114,7 @@ fn memory_that_sqlite_is_refused_costs_nothing_acknowledged() {
             command.env(OPENED, "1");
         }
         let output = command
-            .args([
-                "--ignored",
-                "--exact",
-                "a_process_with_little_memory",
-                "--nocapture",
-            ])
+            .args("--ignored --exact a_process_with_little_memory --nocapture".split(' '))
             .env(ROOM, dir.path())
             .env(LIMIT, limit.to_string())
             .output()
