@@ -178,17 +178,7 @@ impl Postgres {
     fn make(settings: &str, is_shared: bool) -> Self {
         let dir = directory();
         let mut initdb = Command::new(postgres_program("initdb"));
-        initdb.args([
-            "--no-sync",
-            "-U",
-            "rooms",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "-D",
-        ]);
+        initdb.args("--no-sync -U rooms -A trust -E UTF8 --locale=C -D".split(' '));
         run(initdb.arg(dir.join("data")));
         let mut postgres = Self {
             dir,
