@@ -13,7 +13,6 @@
 //!    (the thread waits in the kernel, with the device open). The second step is there so that there is nothing to
 //!    wait for.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -40,15 +39,6 @@ impl Seek {
             offset,
             answer: Box::new(answer),
         }
-    }
-}
-
-impl fmt::Debug for Seek {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seek")
-            .field("no", &self.no)
-            .field("offset", &self.offset)
-            .finish_non_exhaustive()
     }
 }
 
