@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use room::restore::{Prepared, Wanted};
 use room::{
-    Argon2Cost, CheckReport, Credential, NewCredential, NewRoom, OpenOptions, Room, Secret,
-    Snapshots as _,
+    Argon2Cost, CheckReport, Credential, FileKind, FileSystem as _, InodeNo, NewCredential,
+    NewFile, NewRoom, NewSnapshot, OpenOptions, Room, Secret, Snapshots as _,
 };
 
 pub struct Place {
@@ -96,6 +96,22 @@ pub fn secret() -> Secret {
 
 pub fn credential() -> Credential {
     Credential::Passphrase(secret())
+}
+
+/// The number of what a path names, also of a symbolic link.
+pub fn no(room: &Room, path: &str) -> InodeNo {
+    room.resolve(path.as_ref(), false).unwrap()
+}
+
+/// A new file in the root directory.
+pub fn file(room: &Room, name: &str) -> InodeNo {
+    let new = NewFile::of_kind(FileKind::Regular);
+    room.make(InodeNo::ROOT, name.as_bytes(), &new).unwrap().no
+}
+
+/// A snapshot of now.
+pub fn snapshot(room: &Room, name: &str) {
+    room.create_snapshot(name, NewSnapshot::default()).unwrap();
 }
 
 /// A copy of what the room's first snapshot has at a path, to be put in the place of what is there.

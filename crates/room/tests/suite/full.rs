@@ -4,10 +4,10 @@ use crate::common;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{Place, credential, pattern, secret, sound};
+use crate::common::{Place, credential, file, pattern, secret, snapshot, sound};
 use room::{
     Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
-    NewRoom, NewSnapshot, OpenOptions, RenameMode, Room, SeekTo, SetAttr, Snapshots as _,
+    NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr, Snapshots as _,
 };
 
 /// A room on a small disk of its own, unmounted when the test ends, however it ends.
@@ -133,11 +133,6 @@ fn a_disk_filled_by_others_loses_nothing_acknowledged() {
     let room = small.reopened(room);
     assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 5 << 20));
     assert_eq!(room.read_file("/more").unwrap(), pattern(2, 1 << 20));
-}
-
-fn file(room: &Room, name: &str) -> InodeNo {
-    let new = NewFile::of_kind(FileKind::Regular);
-    room.make(InodeNo::ROOT, name.as_bytes(), &new).unwrap().no
 }
 
 /// Writes new data until there is no space for any.
@@ -422,8 +417,7 @@ fn a_file_with_many_changed_chunks_is_committed_on_a_small_disk() {
     room.write(no, CHUNKS << 20, &pattern(0, 16 << 20)).unwrap();
     room.sync().unwrap();
     // The same chunks again, with what a snapshot keeps of each.
-    room.create_snapshot("before", NewSnapshot::default())
-        .unwrap();
+    snapshot(&room, "before");
     for i in 0..CHUNKS / 4 {
         room.write(no, i << 20, &pattern(i + 1, 4096)).unwrap();
     }
@@ -445,7 +439,7 @@ fn a_file_with_many_chunks_is_truncated_in_a_full_room_with_a_snapshot() {
     let Some(small) = Small::new(128) else { return };
     let room = small.create();
     let no = sparse(&room, CHUNKS);
-    room.create_snapshot("s", NewSnapshot::default()).unwrap();
+    snapshot(&room, "s");
     fill(&room, "rest");
     let room = small.reopened(room);
     // What the catalog's log had in reserve.

@@ -4,12 +4,9 @@
 use std::sync::Arc;
 
 use crate::common::stored::{create_on, open_on, options};
-use crate::common::{pattern, sound};
+use crate::common::{file, no, pattern, snapshot, sound};
 use room::restore::Wanted;
-use room::{
-    Error, FileKind, FileSystem as _, InodeNo, NewFile, NewSnapshot, Room, SetAttr, Snapshots as _,
-    XattrMode,
-};
+use room::{Error, FileSystem as _, InodeNo, Room, SetAttr, Snapshots as _, XattrMode};
 use storage::testing::{Fault, FaultyStorage, MemoryStorage, Op, Times};
 
 type Disk = FaultyStorage<MemoryStorage>;
@@ -26,15 +23,6 @@ fn new_room(disk: &Disk) -> Room {
 
 fn again(disk: &Disk) -> Room {
     open_on(Arc::new(disk.clone()), options()).unwrap()
-}
-
-fn no(room: &Room, path: &str) -> InodeNo {
-    room.resolve(path.as_ref(), false).unwrap()
-}
-
-fn file(room: &Room, name: &str) -> InodeNo {
-    let new = NewFile::of_kind(FileKind::Regular);
-    room.make(ROOT, name.as_bytes(), &new).unwrap().no
 }
 
 fn set_size(room: &Room, no: InodeNo, size: u64) -> room::Result<()> {
@@ -108,7 +96,7 @@ fn a_file_that_cannot_be_cut_as_far_as_wanted_has_all_of_what_is_left() {
         let room = new_room(&disk);
         let data = pattern(1, 3_000_000);
         room.write_file("/f", &data).unwrap();
-        room.create_snapshot("s", NewSnapshot::default()).unwrap();
+        snapshot(&room, "s");
         let room = reopened(&disk, room);
         refuse_behind(&disk, &room, changes);
         let cut = set_size(&room, no(&room, "/f"), SIZE);
@@ -175,7 +163,7 @@ fn what_finds_no_space_leaves_every_count_right() {
             let room = new_room(&disk);
             room.write_file("/f", &pattern(1, 100_000)).unwrap();
             room.write_file("/other", &pattern(2, 100_000)).unwrap();
-            room.create_snapshot("s", NewSnapshot::default()).unwrap();
+            snapshot(&room, "s");
             let room = reopened(&disk, room);
             let (f, other) = (no(&room, "/f"), no(&room, "/other"));
             refuse_behind(&disk, &room, changes);
@@ -291,7 +279,7 @@ fn a_restore_that_finds_no_space_can_be_tried_again() {
         room.make_dir("/d/e", true).unwrap();
         room.write_file("/d/f", &then).unwrap();
         room.write_file("/d/e/g", b"g").unwrap();
-        room.create_snapshot("s", NewSnapshot::default()).unwrap();
+        snapshot(&room, "s");
         room.write_file("/d/f", &now).unwrap();
         room.unlink(no(&room, "/d/e"), b"g").unwrap();
         let room = reopened(&disk, room);

@@ -2,12 +2,8 @@
 
 use std::path::Path;
 
-use crate::common::Place;
-use room::{FileSystem as _, InodeNo, NewSnapshot, Removed, RenameMode, Room};
-
-fn snapshot(room: &Room, name: &str) {
-    room.create_snapshot(name, NewSnapshot::default()).unwrap();
-}
+use crate::common::{Place, snapshot};
+use room::{FileSystem as _, InodeNo, Removed, RenameMode, Room};
 
 fn remove(room: &Room, path: &str) {
     let (parent, name) = room.resolve_parent(Path::new(path)).unwrap();

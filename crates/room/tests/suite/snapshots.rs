@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Place, pattern, sound};
+use crate::common::{Place, no, pattern, sound};
 use room::{
     Error, Fallocate, FileSystem, InodeNo, NewSnapshot, RenameMode, Room, SetAttr, Snapshots as _,
     XattrMode,
@@ -39,10 +39,6 @@ fn names(fs: &dyn FileSystem, dir: InodeNo) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-fn no(room: &Room, path: &str) -> InodeNo {
-    room.resolve(path.as_ref(), false).unwrap()
 }
 
 fn truncate(room: &Room, path: &str, size: u64) {

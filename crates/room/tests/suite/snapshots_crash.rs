@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::stored::{create_on, open_on, options};
-use crate::common::{pattern, prepare_restore, sound};
+use crate::common::{no, pattern, prepare_restore, sound};
 use room::{
     Error, FileFlags, FileSystem, InodeNo, NewSnapshot, Room, SetAttr, SnapshotPolicy,
     Snapshots as _,
@@ -18,10 +18,6 @@ const ROOT: InodeNo = InodeNo::ROOT;
 
 fn again(disk: &Disk) -> Room {
     open_on(Arc::new(disk.clone()), options()).unwrap()
-}
-
-fn no(room: &Room, path: &str) -> InodeNo {
-    room.resolve(path.as_ref(), false).unwrap()
 }
 
 fn snap(room: &Room, name: &str) -> room::Result<()> {

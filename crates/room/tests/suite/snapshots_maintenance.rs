@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Place, credential, pattern, sound};
+use crate::common::{Place, credential, no, pattern, snapshot, sound};
 use room::{
     CheckReport, Error, FileSystem, InodeNo, NewSnapshot, OpenOptions, Room, Snapshots as _,
 };
@@ -10,20 +10,12 @@ use room::{
 const MIB: usize = 1 << 20;
 const ROOT: InodeNo = InodeNo::ROOT;
 
-fn snap(room: &Room, name: &str) {
-    room.create_snapshot(name, NewSnapshot::default()).unwrap();
-}
-
 fn file(room: &Room, snapshot: &str, name: &str) -> room::Result<Vec<u8>> {
     let view = room.snapshot(snapshot)?;
     let inode = view.lookup(ROOT, name.as_bytes())?;
     let mut data = vec![0; inode.size as usize];
     view.read(inode.no, 0, &mut data)?;
     Ok(data)
-}
-
-fn no(room: &Room, path: &str) -> InodeNo {
-    room.resolve(path.as_ref(), false).unwrap()
 }
 
 fn check(room: &Room, repair: bool) -> CheckReport {
@@ -41,7 +33,7 @@ impl Ragged {
         room.write_file("/gone", &data).unwrap();
         let mut past = Vec::new();
         for n in 0..6 {
-            snap(&room, &n.to_string());
+            snapshot(&room, &n.to_string());
             past.push(data.clone());
             for part in 0..40 {
                 let at = (n * 7919 + part * 104_729) as usize % (3 * MIB - 20_000);
@@ -174,7 +166,7 @@ fn damage_in_what_only_a_snapshot_sees_is_found_and_repaired_there() {
     room.write_file("/f", &pattern(1, MIB)).unwrap();
     room.write_file("/same", &pattern(2, MIB)).unwrap();
     let room = place.reopen(room);
-    snap(&room, "s");
+    snapshot(&room, "s");
     room.write_file("/f", &pattern(3, MIB)).unwrap();
     room.close().unwrap();
     let first = place.room_dir().join("segments/00000000000000000001");

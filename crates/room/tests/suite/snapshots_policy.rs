@@ -4,8 +4,8 @@ use crate::common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::common::pattern;
 use crate::common::stored::{create_on, open_on, options};
+use crate::common::{pattern, snapshot};
 use room::{
     Error, FileSystem, InodeNo, NewSnapshot, Room, SnapshotPolicy, Snapshots as _, Timestamp,
 };
@@ -31,10 +31,6 @@ fn at(secs: i64) -> Timestamp {
 fn names(room: &Room) -> Vec<String> {
     let all = room.snapshots().unwrap();
     all.into_iter().map(|snapshot| snapshot.name).collect()
-}
-
-fn by_hand(room: &Room, name: &str) {
-    room.create_snapshot(name, NewSnapshot::default()).unwrap();
 }
 
 fn automatic(room: &Room, name: &str) {
@@ -63,8 +59,8 @@ fn the_clock_decides_which_automatic_snapshots_there_are() {
         let next = BEGIN + (quarter / 4 + 1) * HOUR;
         assert_eq!(applied.next_due, Some(at(next)));
         if quarter == 14 {
-            by_hand(&room, "mine");
-            by_hand(&room, "auto-mine");
+            snapshot(&room, "mine");
+            snapshot(&room, "auto-mine");
         }
     }
     fn of<'a>(automatic: &[&'a str]) -> Vec<&'a str> {
@@ -111,7 +107,7 @@ fn a_period_gets_one_snapshot_however_many_threads_apply_the_policy() {
     assert_eq!(names(&room), ["auto-2026-11-25T00.00.00Z"]);
     // A name that is taken is no reason for none.
     room.delete_snapshot("auto-2026-11-25T00.00.00Z").unwrap();
-    by_hand(&room, "auto-2026-11-25T00.00.00Z");
+    snapshot(&room, "auto-2026-11-25T00.00.00Z");
     let applied = room.apply_snapshot_policy().unwrap();
     assert_eq!(applied.created.unwrap().name, "auto-2026-11-25T00.00.00Z-2");
 }
@@ -191,7 +187,7 @@ fn with_too_little_space_the_oldest_go_and_none_is_created() {
         room.unlink(InodeNo::ROOT, b"f").unwrap();
         room.tend().unwrap();
     };
-    by_hand(&room, "mine");
+    snapshot(&room, "mine");
     held_by(&|room| automatic(room, "old"));
     set(40);
     assert!(room.apply_snapshot_policy().unwrap().deleted.is_empty());
@@ -214,7 +210,7 @@ fn with_too_little_space_the_oldest_go_and_none_is_created() {
     // What those made by hand hold is no reason to delete others.
     set(40);
     assert!(room.apply_snapshot_policy().unwrap().created.is_some());
-    held_by(&|room| by_hand(room, "mine too"));
+    held_by(&|room| snapshot(room, "mine too"));
     set(60);
     let before = names(&room);
     assert!(room.apply_snapshot_policy().unwrap().deleted.is_empty());

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::common::{Place, credential, pattern, secret, sound};
+use crate::common::{Place, credential, no, pattern, secret, snapshot, sound};
 use catalog::{Catalog, Change, Chunk, FileKind, Inode, InodeNo, SegmentAccount};
-use room::{Error, FileSystem as _, LostRange, NewSnapshot, Progress, Room, Snapshots as _};
+use room::{Error, FileSystem as _, LostRange, Progress, Room, Snapshots as _};
 use storage::{HostStorage, Storage};
 
 const GO: Progress<'static> = &|_, _| true;
@@ -58,10 +58,6 @@ fn sample() -> Place {
     room.write(h, 1 << 20, &pattern(3, 5000)).unwrap();
     room.close().unwrap();
     place
-}
-
-fn no(room: &Room, path: &str) -> InodeNo {
-    room.resolve(path.as_ref(), false).unwrap()
 }
 
 fn inode(catalog: &Catalog, path: &str) -> Inode {
@@ -351,7 +347,7 @@ fn of_a_map_that_leads_beyond_a_segment_only_that_unit_becomes_a_hole() {
         room.write_file("/f", &data).unwrap();
         let file = no(&room, "/f");
         if in_snapshot {
-            room.create_snapshot("s", NewSnapshot::default()).unwrap();
+            snapshot(&room, "s");
             room.unlink(InodeNo::ROOT, b"f").unwrap();
         }
         room.close().unwrap();

@@ -9,18 +9,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::common::model::{ALL, Model, compare, step, with_seeds};
-use crate::common::{Place, credential, pattern, sound};
+use crate::common::{Place, credential, pattern, snapshot, sound};
 use fastrand::Rng;
 use room::{
-    FileKind, FileSystem as _, InodeNo, Keep, NewFile, NewSnapshot, OpenOptions, ReplicaStatus,
-    Room, SendRequest, Snapshots as _, Timestamp,
+    FileKind, FileSystem as _, InodeNo, Keep, NewFile, OpenOptions, ReplicaStatus, Room,
+    SendRequest, Snapshots as _, Timestamp,
 };
 
 const ROOT: InodeNo = InodeNo::ROOT;
-
-fn snapshot(room: &Room, name: &str) {
-    room.create_snapshot(name, NewSnapshot::default()).unwrap();
-}
 
 fn file(room: &Room, name: &str, data: &[u8]) -> InodeNo {
     let new = NewFile::of_kind(FileKind::Regular);
