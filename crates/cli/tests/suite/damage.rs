@@ -4,7 +4,7 @@ use crate::common;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use crate::common::{CHEAP, Sandbox, noise};
+use crate::common::{CHEAP, Sandbox, noise, words};
 use serde_json::Value;
 
 /// A room with `/good` and `/bad` in two segments, the second of which is returned.
@@ -65,14 +65,9 @@ fn a_flipped_bit_fails_its_file_with_exit_5_and_no_other() {
     );
     assert!(!s.path("out/bad").exists());
 
-    let ran = s.run([
-        "check",
-        "room",
-        "--read-data",
-        "--json",
-        "--passphrase-file",
-        "pass",
-    ]);
+    let ran = s.run(words(
+        "check room --read-data --json --passphrase-file pass",
+    ));
     assert_eq!(ran.code, 5, "{}", ran.err);
     let report: Value = serde_json::from_str(&ran.text()).unwrap();
     assert_eq!(report["lost"][0]["path"], "/bad");
@@ -338,17 +333,9 @@ fn a_backup_is_a_room_and_a_later_one_copies_only_what_is_new() {
 fn a_rekeyed_room_opens_with_the_key_that_was_given_and_drops_the_others() {
     let (s, _) = two_segments();
     s.with_pass(
-        [
-            "key",
-            "add",
-            "room",
-            "--new-passphrase-file",
-            "wrong",
-            "--label",
-            "theirs",
-        ]
-        .iter()
-        .chain(&CHEAP),
+        words("key add room --new-passphrase-file wrong --label theirs")
+            .iter()
+            .chain(&CHEAP),
     );
     // What failed: which slots are lost was said when they were.
     let header = std::fs::read(s.path("room/header.json")).unwrap();

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::setting::on_a_disk;
-use crate::common::{CHEAP, Sandbox, can_mount, is_root, noise};
+use crate::common::{CHEAP, Sandbox, can_mount, is_root, noise, words};
 
 /// What failed: `umount` of a room whose disk was full said "no space left" and no more. Nobody knew whether the room was
 /// unmounted, or what was lost.
@@ -465,14 +465,7 @@ fn a_compressed_tar_stream_is_imported_and_a_damaged_one_is_an_error() {
         assert_eq!(ran.code, 0, "{format}: {}", ran.err);
         assert!(back() == noise(200_000, 3), "{format}");
         std::fs::write(s.path("cut"), &bytes[..bytes.len() / 2]).unwrap();
-        let ran = s.run([
-            "import",
-            "--tar",
-            "cut",
-            "room:/cut",
-            "--passphrase-file",
-            "pass",
-        ]);
+        let ran = s.run(words("import --tar cut room:/cut --passphrase-file pass"));
         assert_ne!(ran.code, 0, "{format}: {}", ran.err);
     }
 }

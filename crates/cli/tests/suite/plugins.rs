@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::process::{Process, TIMEOUT, until};
-use crate::common::{CHEAP, Ran, Sandbox, can_mount, copy_program, noise, program};
+use crate::common::{CHEAP, Ran, Sandbox, can_mount, copy_program, noise, program, words};
 
 /// Bech32 of `toy key`, by name of the plugin.
 const RECIPIENT: &str = "age1toy1w3hhjgrtv4us8wu4c0";
@@ -298,15 +298,7 @@ fn a_room_is_mounted_with_a_plugin() {
     let error = place.fails(
         "",
         1,
-        &[
-            "mount",
-            "room",
-            "mnt",
-            "--identity",
-            "id",
-            "--confinement",
-            "required",
-        ],
+        &words("mount room mnt --identity id --confinement required"),
     );
     assert!(error.contains("plugin"), "{error}");
     let ran = place.run("fails", &["mount", "room", "mnt", "--identity", "id"]);
@@ -385,15 +377,7 @@ fn plugins_leave_no_process_in_those_that_stay() {
     }
     // The server asks its plugin once, at its start.
     place.clear_log();
-    let serve = [
-        "metadata",
-        "serve",
-        "room",
-        "--listen",
-        "127.0.0.1:0",
-        "--identity",
-        "id",
-    ];
+    let serve = words("metadata serve room --listen 127.0.0.1:0 --identity id");
     let log = place.s.path("server.log");
     let server = Process::start("metadata serve", place.command("lingers", &serve), &log);
     until("the server serves", || {

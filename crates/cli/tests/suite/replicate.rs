@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::process::until;
 use crate::common::setting::Disk;
-use crate::common::{Sandbox, noise};
+use crate::common::{Sandbox, noise, words};
 use room::{Credential, FileSystem as _, NewSnapshot, OpenOptions, Room, Secret};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -205,14 +205,7 @@ fn a_stream_goes_through_a_file_and_is_refused_where_it_does_not_fit() {
     assert!(unknown.contains("there is no snapshot none"), "{unknown}");
     s.fails(2, ["send", "room", "--to", "s"]);
     // The name of the snapshot in common is the command's own.
-    let status = s.command([
-        "replicate",
-        "room",
-        "other",
-        "--json",
-        "--passphrase-file",
-        "pass",
-    ]);
+    let status = s.command(words("replicate room other --json --passphrase-file pass"));
     let out = { status }.output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let from = text.find("\"snapshot\":\"").unwrap() + 12;
@@ -304,13 +297,7 @@ fn a_replica_keeps_the_newest_of_each_period() {
         s.fails(2, ["replicate", "room", "copy", &option]);
     }
     // The one of today is newer.
-    s.with_pass([
-        "replicate",
-        "room",
-        "copy",
-        "--keep-hourly=1",
-        "--keep-weekly=0",
-    ]);
+    s.with_pass(words("replicate room copy --keep-hourly=1 --keep-weekly=0"));
     s.fails(1, ["ls", "copy@old"]);
     s.with_pass(["check", "--read-data", "copy"]);
 }

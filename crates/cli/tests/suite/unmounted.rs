@@ -1,7 +1,7 @@
 //! Every command on a room that nobody has open, through the real program.
 
 use crate::common;
-use crate::common::{CHEAP, Sandbox, listing, make_tree};
+use crate::common::{CHEAP, Sandbox, listing, make_tree, words};
 use serde_json::Value;
 
 #[test]
@@ -127,12 +127,7 @@ fn a_slot_of_two_factors_is_added_used_and_removed() {
     let s = Sandbox::with_room();
     std::fs::write(s.path("keyfile"), common::noise(5000, 3)).unwrap();
     std::fs::write(s.path("second"), "another long passphrase\n").unwrap();
-    let new = [
-        "--new-key-file",
-        "keyfile",
-        "--new-passphrase-file",
-        "second",
-    ];
+    let new = words("--new-key-file keyfile --new-passphrase-file second");
     s.with_pass([&["key", "add", "room"], &new[..], &CHEAP].concat());
     let list: Value = serde_json::from_str(&s.ok(["key", "list", "room", "--json"])).unwrap();
     assert_eq!(list["slots"][1]["kind"], "passphrase-and-key-file");
@@ -162,14 +157,7 @@ fn a_slot_of_two_factors_is_added_used_and_removed() {
     s.ok([&["key", "change", "room"], &both[..], &change, &CHEAP].concat());
     assert_eq!(s.with_pass(["ls", "room"]), "");
     // A new room may need both from its beginning.
-    let create = [
-        "create",
-        "new",
-        "--key-file",
-        "keyfile",
-        "--passphrase-file",
-        "second",
-    ];
+    let create = words("create new --key-file keyfile --passphrase-file second");
     s.ok([&create[..], &CHEAP].concat());
     assert_eq!(s.ok([&["ls", "new"], &both[..]].concat()), "");
 }
@@ -181,15 +169,7 @@ fn keys_are_added_changed_and_removed_and_the_last_one_stays() {
     std::fs::write(s.path("hex"), format!("{}\n", "09".repeat(32))).unwrap();
     std::fs::write(s.path("keyfile"), common::noise(5000, 3)).unwrap();
     std::fs::write(s.path("new"), "another long passphrase").unwrap();
-    s.with_pass([
-        "key",
-        "add",
-        "room",
-        "--new-raw-key-file",
-        "raw",
-        "--label",
-        "robot",
-    ]);
+    s.with_pass(words("key add room --new-raw-key-file raw --label robot"));
     s.with_pass(
         ["key", "add", "room", "--new-key-file", "keyfile"]
             .iter()

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{
-    CHEAP, Sandbox, can_mount, enable_uring, is_root, listing, make_tree, wait_for,
+    CHEAP, Sandbox, can_mount, enable_uring, is_root, listing, make_tree, wait_for, words,
 };
 use serde_json::Value;
 
@@ -105,15 +105,9 @@ fn a_link_in_a_mounted_room_does_not_lead_the_commands_out_of_it() {
 fn keys_of_a_mounted_room_are_changed_only_by_who_brings_one() {
     let Some(s) = Sandbox::mounted() else { return };
     std::fs::write(s.path("raw"), [9; 32]).unwrap();
-    let refused = s.run([
-        "key",
-        "add",
-        "room",
-        "--passphrase-file",
-        "wrong",
-        "--new-raw-key-file",
-        "raw",
-    ]);
+    let refused = s.run(words(
+        "key add room --passphrase-file wrong --new-raw-key-file raw",
+    ));
     assert_eq!(
         (
             refused.code,
@@ -227,15 +221,9 @@ fn mount_options_of_the_command_are_in_force() {
 #[test]
 fn a_shared_file_system_has_no_strict_access_times() {
     let s = Sandbox::empty();
-    let ran = s.run([
-        "mount",
-        "strongroom://127.0.0.1:1/",
-        "mnt",
-        "--identity",
-        "pass",
-        "-o",
-        "strictatime",
-    ]);
+    let ran = s.run(words(
+        "mount strongroom://127.0.0.1:1/ mnt --identity pass -o strictatime",
+    ));
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("do not follow reads"), "{}", ran.err);
 }
