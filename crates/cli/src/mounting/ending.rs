@@ -27,9 +27,8 @@ pub(crate) fn mounted(dir: &Path) -> Result<Option<Client>> {
     let mut reported = false;
     loop {
         let pid = match Client::find(dir)? {
-            // Of a process of another name space nothing more is known than what it answered.
             Some(client)
-                if !serves(client.pid)
+                if is_elsewhere(&client, dir)?
                     || has_mounted(client.pid, |mount| mount.mountpoint == client.mountpoint) =>
             {
                 return Ok(Some(client));
@@ -81,6 +80,12 @@ fn closing(dir: &Path) -> Option<u32> {
     let pid = holder(dir)?;
     let room = dir.canonicalize().ok()?;
     (serves(pid) && !has_mounted(pid, |mount| mount.source == room)).then_some(pid)
+}
+
+/// Whether a process that answered is one of another name space: nothing more is known of it than what it answered. One that is not seen
+/// because it ended behind its answer gives no other.
+fn is_elsewhere(client: &Client, dir: &Path) -> Result<bool> {
+    Ok(!serves(client.pid) && Client::find(dir)?.is_some_and(|again| again.pid == client.pid))
 }
 
 /// Whether the process is this program, serving a mount.
