@@ -150,9 +150,10 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
+    /// `longest`: the lifetime of what may have been given before. `lifetime`: of what is given now.
     pub(crate) fn new(
         disk: crate::enrol::Disk,
-        before: Before,
+        (before, longest): (Before, Duration),
         timeout: Duration,
         lifetime: Duration,
         tally: std::sync::Arc<Tally>,
@@ -160,7 +161,7 @@ impl Disk {
     ) -> Self {
         let unknown = match before {
             Before::Nothing => Duration::ZERO,
-            _ => lifetime + Duration::from_secs(EXPIRY_MARGIN),
+            _ => longest + Duration::from_secs(EXPIRY_MARGIN),
         };
         Self {
             admin: Admin::new(disk.address.clone(), disk.key.clone(), timeout).of(fence.writer()),
@@ -497,9 +498,11 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use room::InodeNo;
+    use room::{InodeNo, NewCredential, NewRoom, Room};
 
     use super::*;
+    use crate::authority::{Authority, TIMEOUT, Timing};
+    use crate::fence::{InDirectory, RoomFiles as _, Turn};
 
     fn put(state: &mut State, id: u32) {
         let capability = Capability {
@@ -556,5 +559,55 @@ mod tests {
         state
             .admit(SessionId(2), begun + Duration::from_secs(60))
             .unwrap();
+    }
+
+    /// A server with a shorter lifetime took what an earlier one had given for over, and called revocations done at a disk that
+    /// it had not reached.
+    #[test]
+    fn what_earlier_servers_gave_is_good_for_as_long_as_they_gave_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let credential = NewCredential::RawKey(vec![7; 32].into());
+        let room = Room::create(dir.path(), NewRoom::with_credential(credential)).unwrap();
+        let begun = |lifetime: u64| {
+            let timing = Timing {
+                capability_lifetime: Duration::from_secs(lifetime),
+                ..Timing::default()
+            };
+            let fence = InDirectory.open(dir.path(), &Turn::NOW).unwrap().fence;
+            Authority::new(&room, timing, fence).unwrap()
+        };
+        let longest = |authority: &Authority| authority.lifetimes.longest().as_secs();
+        assert_eq!(longest(&begun(0)), 0);
+        begun(3600);
+        let begun_at = Instant::now();
+        let away = begun(0);
+        let keys = netdisk::KeyFile::generate().unwrap();
+        let disk = crate::enrol::Disk {
+            name: "away".into(),
+            address: DiskAddress {
+                id: keys.id,
+                address: "127.0.0.1:1".into(),
+                protection: netdisk::Protection::Private,
+                certificate: Some(keys.certificate_hash),
+            },
+            key: keys.key,
+        };
+        let disk = Disk::new(
+            disk,
+            (Before::Earlier, away.lifetimes.longest()),
+            TIMEOUT,
+            away.lifetimes.present,
+            away.tally.clone(),
+            away.fence.clone(),
+        );
+        assert!(disk.unknown_until > begun_at + Duration::from_secs(3600));
+        away.disks
+            .write()
+            .insert(disk.address.id, std::sync::Arc::new(disk));
+        away.refill(&room).unwrap();
+        assert_eq!(longest(&away), 3600);
+        let all_there = begun(0);
+        all_there.refill(&room).unwrap();
+        assert_eq!((longest(&all_there), longest(&begun(0))), (0, 0));
     }
 }

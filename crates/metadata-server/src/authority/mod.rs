@@ -13,6 +13,7 @@
 mod disk;
 mod group_ids;
 mod issued;
+mod lifetimes;
 mod rate_limit;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(crate) use disk::Before;
 use disk::{Disk, Of};
 use group_ids::GroupIdAllocator;
 use issued::Purpose;
+use lifetimes::Lifetimes;
 
 /// How long things last between a metadata server and its disks.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +132,8 @@ pub struct Removal {
 pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
     group_ids: GroupIdAllocator,
-    timing: Timing,
+    lifetimes: Lifetimes,
+    revocation_timeout: Duration,
     /// Files with higher numbers did not exist before: no earlier incarnation gave anything of them.
     newest_before: InodeNo,
     tally: Arc<Tally>,
@@ -154,7 +157,8 @@ impl Authority {
         let authority = Self {
             disks: RwLock::default(),
             group_ids: GroupIdAllocator::default(),
-            timing,
+            lifetimes: Lifetimes::begin(room, timing.capability_lifetime)?,
+            revocation_timeout: timing.revocation_timeout,
             newest_before: room.unused_inode()?,
             tally: Arc::default(),
             fence,
@@ -169,11 +173,14 @@ impl Authority {
 
     /// When a call that asks for a revocation now ends its wait for the disks.
     pub fn revocation_deadline(&self) -> Instant {
-        Instant::now() + self.timing.revocation_timeout
+        Instant::now() + self.revocation_timeout
     }
 
-    /// Reserves more numbers of groups where few are left.
+    /// Reserves more numbers of groups where few are left, and notes when nothing of an earlier server's is good any more.
     pub fn refill(&self, room: &Room) -> room::Result<()> {
+        if !self.all().iter().any(|disk| disk.has_unknown()) {
+            self.lifetimes.forget_earlier(room)?;
+        }
         self.group_ids.refill(room)
     }
 
@@ -191,9 +198,9 @@ impl Authority {
         let id = disk.address.id;
         let disk = Arc::new(Disk::new(
             disk,
-            before,
+            (before, self.lifetimes.longest()),
             TIMEOUT,
-            self.timing.capability_lifetime,
+            self.lifetimes.present,
             self.tally.clone(),
             self.fence.clone(),
         ));
