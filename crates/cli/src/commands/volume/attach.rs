@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
             .arg(&device)
             .args(options(args, target.sector_size)),
     );
-    let attached = connected.and_then(|()| {
+    let mut attached = connected.and_then(|()| {
         let deadline = std::time::Instant::now() + TAKE_UP_MAX;
         while server.metrics().connections == 0 {
             if std::time::Instant::now() >= deadline {
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         while !stop.wait_for(LOOK) && server.metrics().connections > 0 {}
         if server.metrics().connections > 0 {
             // The kernel writes back what it has before it lets go.
-            call(Command::new(&client).arg("-d").arg(&device))?;
+            attached = call(Command::new(&client).arg("-d").arg(&device));
         }
     }
     let stopped = server.stop(GRACE);
