@@ -29,8 +29,8 @@ use crate::{Device, Extent, Zeroing, range};
 /// Ranges that a block device discards are cut to whole units of this many bytes.
 const DISCARD_UNIT: u64 = 4096;
 
-/// How long a lock on a block device is waited for, and how often it is tried.
-const PROBE_MAX: Duration = Duration::from_secs(3);
+/// How long a block device that is in use is waited for, and how often it is tried.
+const USE_MAX: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How a [`FileDevice`] is opened.
@@ -86,11 +86,12 @@ impl FileDevice {
         let read_only = access == Access::ReadOnly;
         let mut options = OpenOptions::new();
         options.read(true).write(!read_only);
-        if access == Access::ReadWrite && path.metadata()?.file_type().is_block_device() {
+        let alone = access == Access::ReadWrite && path.metadata()?.file_type().is_block_device();
+        if alone {
             // Without O_CREAT, and on block devices alone, this asks the kernel whether it uses the device (`open(2)`).
             options.custom_flags(OFlags::EXCL.bits() as i32);
         }
-        let file = options.open(path).map_err(|e| match e.kind() {
+        let file = patiently(alone, || options.open(path)).map_err(|e| match e.kind() {
             io::ErrorKind::ResourceBusy => busy("mounted, or in use by the system in another way"),
             _ => e,
         })?;
@@ -367,21 +368,36 @@ fn not_attached(path: &Path, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// A block device that somebody has just written to is looked at by udev, which holds a shared lock meanwhile: that is waited for.
+/// Locks a file; a block device [`patiently`].
 fn lock(file: &File, read_only: bool, block_device: bool) -> io::Result<()> {
     let lock = if read_only {
         FlockOperation::NonBlockingLockShared
     } else {
         FlockOperation::NonBlockingLockExclusive
     };
-    let deadline = Instant::now() + PROBE_MAX;
+    match patiently(block_device, || Ok(flock(file, lock)?)) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(busy("in use by another process")),
+        other => other,
+    }
+}
+
+/// Tries again for a while where a block device is in use: udev looks at one that somebody has just written to, and a program that is
+/// being started has for a moment what another thread had open.
+fn patiently<T>(block_device: bool, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + USE_MAX;
     loop {
-        match flock(file, lock) {
-            Err(Errno::WOULDBLOCK) if block_device && Instant::now() < deadline => {
+        match take() {
+            Err(e)
+                if block_device
+                    && matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy
+                    )
+                    && Instant::now() < deadline =>
+            {
                 std::thread::sleep(PAUSE);
             }
-            Err(Errno::WOULDBLOCK) => return Err(busy("in use by another process")),
-            other => return other.map_err(Into::into),
+            done => return done,
         }
     }
 }

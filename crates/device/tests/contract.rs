@@ -1,6 +1,7 @@
 //! What every device promises, run by every implementation.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -232,10 +233,17 @@ fn a_block_device_that_is_looked_at_for_a_moment_is_waited_for() {
     };
     let looking = std::fs::File::open(&loop_device.0).unwrap();
     looking.lock_shared().unwrap();
+    // As a program that is being started has for a moment what another thread had open.
+    let mut alone = std::fs::OpenOptions::new();
+    alone.custom_flags(rustix::fs::OFlags::EXCL.bits() as i32);
+    let using = alone.read(true).open(&loop_device.0).unwrap();
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| FileDevice::open(&loop_device.0, Access::ReadWrite));
-        // Long enough for it to have come to the lock; where it has not, it finds none.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let moment = std::time::Duration::from_millis(300);
+        // Long enough for it to have come to what is in use; where it has not, it finds nothing.
+        std::thread::sleep(moment);
+        drop(using);
+        std::thread::sleep(moment);
         looking.unlock().unwrap();
         opening.join().unwrap().unwrap();
     });
