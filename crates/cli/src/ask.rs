@@ -12,7 +12,7 @@ use seal::age::secrecy::SecretString;
 
 use crate::error::{Error, Result};
 use crate::exit::Exit;
-use crate::output::to_stderr;
+use crate::stderr::to_stderr;
 
 /// Below this many characters a new passphrase draws a warning.
 const SHORT_PASSPHRASE: usize = 12;

@@ -51,6 +51,7 @@ mod siblings;
 mod size;
 mod snapshots;
 mod socket;
+mod stderr;
 mod tree;
 mod unmount;
 mod walk;

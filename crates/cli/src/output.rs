@@ -6,7 +6,6 @@
 //!    was asked for to be read, and nothing else ([`bytes`], [`entry`]), ends where its reader does.
 
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,6 +19,7 @@ use crate::args::Global;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::hex::hex;
+pub use crate::stderr::to_stderr;
 use crate::tree::Meta;
 pub(crate) use crate::words::{
     count, device, end, kind_word, mode_letters, moment, now, quoted, shown, shown_path, size,
@@ -86,11 +86,6 @@ pub fn json_line(value: &impl Serialize) {
 fn json_text(value: &impl Serialize) -> String {
     // Our own reports have text for keys and cannot fail.
     serde_json::to_string(value).expect("our own reports are JSON")
-}
-
-/// Writes a line to standard error. Where nobody can be reached there (a closed pipe, a log on a full disk), nothing else fails.
-pub fn to_stderr(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Says something that is not a result, unless asked to be quiet.

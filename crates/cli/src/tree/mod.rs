@@ -22,7 +22,7 @@ pub(crate) use past::PastTree;
 use room::{FileFlags, FileKind, InodeNo, RenameMode, Room, Timestamp};
 
 pub(crate) use crate::fault::Fault;
-use crate::output::shown_path;
+use crate::words::shown_path;
 
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
