@@ -111,11 +111,7 @@ impl Way {
 fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_lost() {
     let shared = Shared::new();
     let way = Way::to(shared.address());
-    let options = ClientOptions {
-        address: way.address.clone(),
-        ..shared.options()
-    };
-    let client = shared.client_with(options, "a", 0);
+    let client = shared.client_by(&way.address, "a", 0);
     let done = |call| {
         let calls = shared.server().metrics().calls;
         calls.get(call).map_or(0, |count| count.done)
@@ -156,11 +152,7 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
 fn a_file_that_is_opened_while_its_last_open_is_closed_can_be_locked_and_is_closed_in_the_end() {
     let shared = Shared::with_long_leases();
     let way = Way::to(shared.address());
-    let options = ClientOptions {
-        address: way.address.clone(),
-        ..shared.options()
-    };
-    let client = shared.client_with(options, "a", 0);
+    let client = shared.client_by(&way.address, "a", 0);
     let opened = || {
         let calls = shared.server().metrics().calls;
         calls.get("open").map_or(0, |count| count.done)
@@ -194,13 +186,9 @@ fn a_file_that_is_opened_while_its_last_open_is_closed_can_be_locked_and_is_clos
 fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of_it() {
     let shared = Shared::new();
     let way = Way::to(shared.address());
-    let options = ClientOptions {
-        address: way.address.clone(),
-        ..shared.options()
-    };
     let (root, alice) = (
         shared.client("root", 0),
-        shared.client_with(options, "alice", 1000),
+        shared.client_by(&way.address, "alice", 1000),
     );
     root.make(InodeNo::ROOT, b"f", &new(0, 0o666)).unwrap();
     let file = alice.lookup(InodeNo::ROOT, b"f").unwrap().no;
@@ -235,11 +223,10 @@ fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of
 fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since() {
     let shared = Shared::with_long_leases();
     let way = Way::to(shared.address());
-    let options = ClientOptions {
-        address: way.address.clone(),
-        ..shared.options()
-    };
-    let (a, b) = (shared.client_with(options, "a", 0), shared.client("b", 0));
+    let (a, b) = (
+        shared.client_by(&way.address, "a", 0),
+        shared.client("b", 0),
+    );
     let fail = || {
         let before = shared.server().metrics().reopened;
         shared.server().fail_for_test();

@@ -250,6 +250,20 @@ impl Shared {
         self.client_with(self.options(), name, uid)
     }
 
+    /// The same by another way to the server.
+    pub(crate) fn client_by(
+        &self,
+        address: impl ToString,
+        name: &str,
+        uid: u32,
+    ) -> Arc<SharedRoom> {
+        let options = ClientOptions {
+            address: address.to_string(),
+            ..self.options()
+        };
+        self.client_with(options, name, uid)
+    }
+
     pub(crate) fn client_with(
         &self,
         options: ClientOptions,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use metadata_client::{ClientOptions, SharedRoom};
+use metadata_client::SharedRoom;
 use metadata_server::locks::LOCKS_MAX;
 use room::{
     Access, Error, FileKind, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable, NewFile,
@@ -352,11 +352,7 @@ fn pass(from: &TcpStream, to: &TcpStream, keeps: Arc<AtomicBool>) {
 fn a_lock_whose_grant_was_lost_on_the_way_is_released_with_the_next_unlock() {
     let shared = Shared::with_long_leases();
     let relay = Relay::before(shared.address());
-    let options = ClientOptions {
-        address: relay.address.to_string(),
-        ..shared.options()
-    };
-    let client = shared.client_with(options, "a", 0);
+    let client = shared.client_by(relay.address, "a", 0);
     let no = opened(&client, "f");
     let set = |kind, cancelled: &dyn Fn() -> bool| {
         let (table, owner) = (LockTable::Flock, LockOwner(1));
