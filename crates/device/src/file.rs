@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{
-    AtFlags, FallocateFlags, FlockOperation, OFlags, StatxFlags, fallocate, flock, seek, statx,
+    AtFlags, CWD, FallocateFlags, FlockOperation, OFlags, StatxFlags, fallocate, flock, seek, statx,
 };
 use rustix::io::Errno;
 
@@ -347,25 +347,38 @@ pub fn lock_alone(path: &Path, file: &File) -> io::Result<()> {
     lock(file, false, false)
 }
 
-/// Refuses a file that is the image of a loop device (`Documentation/ABI`, block/loop), as far as its path there shows. That locks nothing.
+/// Refuses a file that is the image of a loop device (`Documentation/ABI`, block/loop), by whatever name, as far as the one there still
+/// leads to it. That locks nothing.
 fn not_attached(path: &Path, file: &File) -> io::Result<()> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else {
         return Ok(());
     };
     let id = |of: &Metadata| (of.dev(), of.ino());
     let (this, path) = (id(&file.metadata()?), path.canonicalize()?);
-    let is_image = |image: &Path| {
-        // What has another name is not touched: it may be on a mount that answers no more.
-        image.file_name() == path.file_name() && image.metadata().is_ok_and(|of| id(&of) == this)
+    let passed: Vec<_> = path.ancestors().filter_map(file_system).collect();
+    // Only file systems that were passed on the way to this file are touched: another one may answer no more.
+    let answers = |image: &Path| {
+        let mut steps: Vec<&Path> = image.ancestors().collect();
+        steps.reverse();
+        let mut on = steps.into_iter().map(file_system);
+        on.all(|it| it.is_some_and(|it| passed.contains(&it)))
     };
     for device in devices.flatten() {
         let image = std::fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
-        if is_image(Path::new(OsStr::from_bytes(image.trim_ascii_end()))) {
+        let image = Path::new(OsStr::from_bytes(image.trim_ascii_end()));
+        if answers(image) && image.metadata().is_ok_and(|of| id(&of) == this) {
             let name = device.file_name();
             return Err(busy(format!("attached to /dev/{}", name.display())));
         }
     }
     Ok(())
+}
+
+/// The device number of the file system that a path is on, as far as the kernel knows it without asking that file system.
+fn file_system(path: &Path) -> Option<(u32, u32)> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    let found = statx(CWD, path, flags, StatxFlags::empty()).ok()?;
+    Some((found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// Locks a file; a block device [`patiently`].

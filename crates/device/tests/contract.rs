@@ -222,6 +222,34 @@ fn a_block_device_that_the_system_uses_is_not_opened_for_writing() {
     FileDevice::open(&loop_device.0, Access::ReadWrite).unwrap();
 }
 
+/// Only an image that has the same name there was noticed: one more name, and it was formatted or served below its file system.
+#[test]
+fn the_image_of_a_loop_device_is_in_use_by_each_of_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    drop(FileDevice::create(&image, LEN).unwrap());
+    let below = dir.path().join("below");
+    std::fs::create_dir(&below).unwrap();
+    let names = [dir.path().join("link"), below.join("link")];
+    for name in &names {
+        std::fs::hard_link(&image, name).unwrap();
+    }
+    let symlink = dir.path().join("symlink");
+    std::os::unix::fs::symlink(&names[1], &symlink).unwrap();
+    let Some(loop_device) = LoopDevice::over(&image) else {
+        return;
+    };
+    for name in names.iter().chain([&image, &symlink]) {
+        let refused = FileDevice::open(name, Access::ReadWrite).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
+        assert!(refused.to_string().contains("/dev/loop"), "{refused}");
+        let file = std::fs::File::open(name).unwrap();
+        device::lock_alone(name, &file).unwrap_err();
+    }
+    drop(loop_device);
+    FileDevice::open(&names[0], Access::ReadWrite).unwrap();
+}
+
 /// What udev does after each writer: the next command on the device found it in use.
 #[test]
 fn a_block_device_that_is_looked_at_for_a_moment_is_waited_for() {
