@@ -179,6 +179,14 @@ impl FileDevice {
         range::to_write(self.len, offset, len)
     }
 
+    /// Where the file ends now: somebody may have shortened it since it was opened. A block device keeps its length.
+    fn ends(&self) -> io::Result<u64> {
+        match self.block_device {
+            true => Ok(self.len),
+            false => Ok(self.file.metadata()?.len()),
+        }
+    }
+
     /// Zeros by the kernel; `None` where it cannot.
     fn zero_range(&self, offset: u64, len: u64, keep_space: bool) -> io::Result<Option<()>> {
         // On a block device the kernel takes whole logical blocks only.
@@ -211,7 +219,12 @@ impl Drop for FileDevice {
 impl Device for FileDevice {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         range::to_read(self.len, offset, buf.len() as u64)?;
-        self.file.read_exact_at(buf, offset)
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => shortened(),
+                _ => e,
+            })
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
@@ -281,6 +294,8 @@ impl Device for FileDevice {
         let zeroed = self.zero_range(offset, len, how.keep_space);
         self.data.forget();
         match zeroed? {
+            // Behind the end there is nothing that the kernel could zero.
+            Some(()) if self.ends()? < offset + len => Err(shortened()),
             Some(()) => Ok(()),
             None if how.only_fast => Err(range::not_fast()),
             None => crate::write_zeros_by_hand(self, offset, len),
@@ -310,8 +325,11 @@ impl Device for FileDevice {
                 }
                 _ => Ok(Extent::data(len)),
             },
-            // No data from here on.
-            Err(Errno::NXIO) => Ok(hole(len)),
+            // No data from here on; nor a hole, behind the end.
+            Err(Errno::NXIO) => match self.ends()?.saturating_sub(offset) {
+                0 => Err(shortened()),
+                left => Ok(hole(len.min(left))),
+            },
             // A file system that does not know.
             Err(_) => Ok(Extent::data(len)),
         }
@@ -413,6 +431,12 @@ fn patiently<T>(block_device: bool, take: impl Fn() -> io::Result<T>) -> io::Res
             done => return done,
         }
     }
+}
+
+/// What a file answers of a range that it does not have any more.
+fn shortened() -> io::Error {
+    let words = "the file ends before this range: it was shortened after it was opened";
+    io::Error::new(io::ErrorKind::UnexpectedEof, words)
 }
 
 fn busy(words: impl Into<String>) -> io::Error {

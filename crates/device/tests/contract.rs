@@ -367,6 +367,41 @@ fn what_cannot_have_its_length_is_not_left_behind() {
     assert!(path.exists());
 }
 
+/// The part that was cut off was reported as zeros, which a copy of the device took over without an error, and zeros were written to it by
+/// nothing.
+#[test]
+fn of_a_file_that_was_shortened_nothing_is_made_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let device = FileDevice::create(&path, LEN).unwrap();
+    device.write_at(&vec![1; 1 << 16], 0).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(1 << 17).unwrap();
+    let status = device.status(1 << 16, LEN - (1 << 16)).unwrap();
+    assert!(status.len <= 1 << 16, "{status:?}");
+    let lost = [
+        device.status(1 << 17, 1).map(drop),
+        device.read_at(&mut [0], 1 << 17),
+        device.write_zeros((1 << 17) - 4096, 8192),
+        device.zero(
+            1 << 18,
+            4096,
+            Zeroing {
+                only_fast: true,
+                ..Zeroing::default()
+            },
+        ),
+    ];
+    for lost in lost {
+        let error = lost.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        assert!(error.to_string().contains("shortened"), "{error}");
+    }
+    // A write makes it longer again, as it would a file in any program.
+    device.write_at(&[1], LEN - 1).unwrap();
+    device.read_at(&mut [0], 1 << 18).unwrap();
+}
+
 #[test]
 fn a_directory_or_a_pipe_is_refused() {
     let dir = tempfile::tempdir().unwrap();
