@@ -26,8 +26,9 @@ use rustix::io::Errno;
 use crate::known::KnownData;
 use crate::{Device, Extent, Zeroing, range};
 
-/// Ranges that a block device discards are cut to whole units of this many bytes.
-const DISCARD_UNIT: u64 = 4096;
+/// Ranges that a block device discards are cut to whole units of this many bytes; of the second where its logical blocks are larger, up
+/// to what Linux has.
+const DISCARD_UNITS: [u64; 2] = [4096, 64 << 10];
 
 /// How long a block device that is in use is waited for, and how often it is tried.
 const USE_MAX: Duration = Duration::from_secs(3);
@@ -141,7 +142,7 @@ impl FileDevice {
             }
         };
         // Past the end there is nothing to lose, so asking there shows whether the file system can do it.
-        let punches = !block_device && !read_only && punch(&file, len, DISCARD_UNIT).is_ok();
+        let punches = !block_device && !read_only && punch(&file, len, DISCARD_UNITS[0]).is_ok();
         Ok(Self {
             file,
             len,
@@ -184,6 +185,19 @@ impl FileDevice {
         match self.block_device {
             true => Ok(self.len),
             false => Ok(self.file.metadata()?.len()),
+        }
+    }
+
+    /// Frees a range where that can be done: a discard is a hint.
+    fn punch(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        let punched = punch(&self.file, offset, len);
+        self.data.forget();
+        match punched {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => other,
         }
     }
 
@@ -261,21 +275,17 @@ impl Device for FileDevice {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.writable(len, offset)?;
-        let (offset, len) = if self.block_device {
-            range::whole_units(offset, len, DISCARD_UNIT)
-        } else {
-            (offset, len)
-        };
-        if len == 0 {
-            return Ok(());
+        if !self.block_device {
+            return self.punch(offset, len).map_err(Into::into);
         }
-        let punched = punch(&self.file, offset, len);
-        self.data.forget();
-        match punched {
-            // What cannot be discarded is kept: a discard is a hint.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            other => other.map_err(Into::into),
+        for unit in DISCARD_UNITS {
+            let (offset, len) = range::whole_units(offset, len, unit);
+            match self.punch(offset, len) {
+                Err(Errno::INVAL) => {}
+                done => return done.map_err(Into::into),
+            }
         }
+        Ok(())
     }
 
     fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {

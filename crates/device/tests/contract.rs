@@ -322,6 +322,38 @@ fn what_was_discarded_takes_no_space() {
     assert!(path.metadata().unwrap().blocks() < full);
 }
 
+/// A discard of what is not whole blocks of such a device was an error.
+#[test]
+fn a_block_device_of_any_block_size_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    drop(FileDevice::create(&path, LEN).unwrap());
+    for bytes in [4096, 8192, 65536] {
+        // Where another process has the device open when it gets its image, the page cache keeps smaller blocks, which cannot be written.
+        let usable = (0..20).find_map(|_| {
+            let loop_device = LoopDevice::with_blocks(&path, bytes)?;
+            let device = FileDevice::open(&loop_device.0, Access::ReadWrite).ok()?;
+            let written = device.write_at(&[1; 4096], 0);
+            written.and_then(|()| device.flush()).ok()?;
+            Some((device, loop_device))
+        });
+        let Some((device, _loop_device)) = usable else {
+            eprintln!("skipped: no blocks of {bytes} bytes here");
+            continue;
+        };
+        keeps_the_contract(&device);
+        device.write_at(&vec![7; 1 << 20], 0).unwrap();
+        device.discard(4096, (1 << 20) - 8192).unwrap();
+        device.discard(4096, 4096).unwrap();
+        let mut read = vec![0; 1 << 20];
+        device.read_at(&mut read, 0).unwrap();
+        let (first, rest) = read.split_at(4096);
+        let (inside, last) = rest.split_at((1 << 20) - 8192);
+        assert!(first.iter().chain(last).all(|b| *b == 7), "{bytes}");
+        assert!(inside.contains(&0), "{bytes}");
+    }
+}
+
 #[test]
 fn holes_of_a_file_are_known_and_kept_space_is_kept() {
     use std::os::unix::fs::MetadataExt;
@@ -465,8 +497,13 @@ struct LoopDevice(PathBuf);
 impl LoopDevice {
     /// `None` for who is not root, and where there are none.
     fn over(path: &Path) -> Option<Self> {
+        Self::with_blocks(path, 512)
+    }
+
+    /// With logical blocks of this many bytes; `None` also where the kernel has none of that size.
+    fn with_blocks(path: &Path, bytes: u32) -> Option<Self> {
         let out = Command::new("losetup")
-            .args(["--find", "--show"])
+            .args(["--find", "--show", "--sector-size", &bytes.to_string()])
             .arg(path)
             .output()
             .ok()?;
