@@ -1,5 +1,7 @@
 //! Which image, where its header is, and what opens it: the arguments that the commands on volumes share.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,17 +134,14 @@ impl ImageArgs {
             .cloned()
     }
 
-    /// Whether this is the image or its header, by whatever name.
+    /// Whether this is the image or its header, by whatever name, or a loop device over one of them, or what one of them is over.
     pub(super) fn is(&self, path: &Path) -> bool {
-        let identity = |path: &Path| {
-            let metadata = path.metadata().ok()?;
-            Some(match metadata.file_type().is_block_device() {
-                true => (metadata.rdev(), 0),
-                false => (metadata.dev(), metadata.ino()),
-            })
-        };
-        let this = identity(path);
-        this.is_some() && self.files().any(|file| identity(&file) == this)
+        let (this, below) = (store(path), image_below(path));
+        self.files().any(|file| {
+            let other = store(&file);
+            other.is_some() && (other == this || other == below)
+                || this.is_some() && this == image_below(&file)
+        })
     }
 
     /// The image as a device.
@@ -228,6 +227,24 @@ impl ImageArgs {
         volume::open_as_recognised(device, header, credential, options)
             .map_err(|e| said(&self.image, e))
     }
+}
+
+/// Which store a path leads to: a file's device and inode, or a block device's number.
+fn store(path: &Path) -> Option<(u64, u64)> {
+    let metadata = path.metadata().ok()?;
+    Some(match metadata.file_type().is_block_device() {
+        true => (metadata.rdev(), 0),
+        false => (metadata.dev(), metadata.ino()),
+    })
+}
+
+/// The image of a loop device (`Documentation/ABI`, block/loop); `None` of anything else.
+fn image_below(path: &Path) -> Option<(u64, u64)> {
+    let (device, _) = store(path).filter(|(_, inode)| *inode == 0)?;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let image = format!("/sys/dev/block/{major}:{minor}/loop/backing_file");
+    let image = std::fs::read(image).ok()?;
+    store(Path::new(OsStr::from_bytes(image.trim_ascii_end())))
 }
 
 /// How what is read, or also written, is opened.

@@ -72,18 +72,17 @@ fn an_image_that_somebody_uses_is_not_exported_over() {
     ok(&sandbox, &export);
 }
 
-/// A loop device with a mounted file system; all of it goes with the value.
-struct Mounted<'s> {
+/// A loop device; it goes with the value.
+struct Attached<'s> {
     sandbox: &'s Sandbox,
     device: String,
 }
 
-impl<'s> Mounted<'s> {
+impl<'s> Attached<'s> {
     /// `None` where there are no loop devices.
-    fn new(sandbox: &'s Sandbox) -> Option<Self> {
-        fs::write(sandbox.path("disk"), vec![0; 32 << 20]).unwrap();
+    fn over(sandbox: &'s Sandbox, image: &str) -> Option<Self> {
         let attached = Command::new("losetup")
-            .args(["--find", "--show", "disk"])
+            .args(["--find", "--show", image])
             .current_dir(sandbox.path(""))
             .output()
             .ok()
@@ -92,18 +91,11 @@ impl<'s> Mounted<'s> {
             eprintln!("skipped: no loop device can be had here");
             return None;
         };
-        let device = String::from_utf8(attached.stdout)
-            .unwrap()
-            .trim()
-            .to_owned();
-        let this = Self { sandbox, device };
-        fs::create_dir(sandbox.path("at")).unwrap();
-        assert!(this.run("mkfs.ext4", &["-q", &this.device]));
-        if !this.run("mount", &[&this.device, "at"]) {
-            eprintln!("skipped: nothing can be mounted here");
-            return None;
-        }
-        Some(this)
+        let device = String::from_utf8(attached.stdout).unwrap();
+        Some(Self {
+            sandbox,
+            device: device.trim().to_owned(),
+        })
     }
 
     fn run(&self, program: &str, args: &[&str]) -> bool {
@@ -113,11 +105,56 @@ impl<'s> Mounted<'s> {
     }
 }
 
-impl Drop for Mounted<'_> {
+impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        self.run("umount", &["at"]);
         self.run("losetup", &["-d", &self.device]);
     }
+}
+
+/// A loop device with a mounted file system; all of it goes with the value.
+struct Mounted<'s>(Attached<'s>);
+
+impl<'s> Mounted<'s> {
+    /// `None` where there are no loop devices.
+    fn new(sandbox: &'s Sandbox) -> Option<Self> {
+        fs::write(sandbox.path("disk"), vec![0; 32 << 20]).unwrap();
+        let attached = Attached::over(sandbox, "disk")?;
+        fs::create_dir(sandbox.path("at")).unwrap();
+        assert!(attached.run("mkfs.ext4", &["-q", &attached.device]));
+        if !attached.run("mount", &[&attached.device, "at"]) {
+            eprintln!("skipped: nothing can be mounted here");
+            return None;
+        }
+        Some(Self(attached))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        self.0.run("umount", &["at"]);
+    }
+}
+
+/// The contents were written over the volume that they came from, and the command ended well.
+#[test]
+fn a_loop_device_over_the_volume_itself_is_neither_exported_to_nor_imported_into() {
+    let sandbox = place(&[]);
+    let before = fs::read(sandbox.path("v.img")).unwrap();
+    fs::hard_link(sandbox.path("v.img"), sandbox.path("linked")).unwrap();
+    let Some(attached) = Attached::over(&sandbox, "v.img") else {
+        return;
+    };
+    let device = &*attached.device;
+    for args in [
+        ["export", "v.img", device, "--force", WITH[0], WITH[1]],
+        ["export", "linked", device, "--force", WITH[0], WITH[1]],
+        ["export", device, "linked", "--force", WITH[0], WITH[1]],
+    ] {
+        fails(&sandbox, 2, "is the volume itself", &args);
+    }
+    let import = ["import", device, "linked", WITH[0], WITH[1]];
+    fails(&sandbox, 2, "is the volume itself", &import);
+    assert!(fs::read(sandbox.path("v.img")).unwrap() == before);
 }
 
 /// A file was looked at by its locks alone, and a loop device has none.
@@ -128,7 +165,7 @@ fn the_image_of_a_mounted_loop_device_is_not_written_to() {
         return;
     };
     symlink("disk", sandbox.path("link")).unwrap();
-    let name = &*mounted.device;
+    let name = &*mounted.0.device;
     for image in ["disk", "link"] {
         let mut format = vec!["format", image, "--force"];
         format.extend(WITH);
@@ -143,8 +180,8 @@ fn the_image_of_a_mounted_loop_device_is_not_written_to() {
         assert_eq!(served.code, 4, "{}", served.err);
     }
     fs::write(sandbox.path("at/file"), b"is there").unwrap();
-    assert!(mounted.run("umount", &["at"]));
-    assert!(mounted.run("losetup", &["-d", name]));
+    assert!(mounted.0.run("umount", &["at"]));
+    assert!(mounted.0.run("losetup", &["-d", name]));
     let mut format = vec!["format", "disk", "--force"];
     format.extend(WITH);
     format.extend(CHEAP);
@@ -173,7 +210,7 @@ fn a_mounted_device_is_not_written_to() {
     let Some(mounted) = Mounted::new(&sandbox) else {
         return;
     };
-    let device = &*mounted.device;
+    let device = &*mounted.0.device;
     let refused = |args: &[&str]| fails(&sandbox, 4, "mounted", args);
     let mut format = vec!["format", device, "--force"];
     format.extend(WITH);
@@ -183,7 +220,7 @@ fn a_mounted_device_is_not_written_to() {
     let served = sandbox.run(["serve", "nbd", "--socket", "socket", device]);
     assert_eq!(served.code, 4, "{}", served.err);
     assert!(served.err.contains("mounted"), "{}", served.err);
-    assert!(mounted.run("umount", &["at"]));
+    assert!(mounted.0.run("umount", &["at"]));
     let before = fs::read(sandbox.path("v.img")).unwrap();
     let import = ["import", "v.img", device, WITH[0], WITH[1]];
     fails(&sandbox, 9, "is longer", &import);
