@@ -13,7 +13,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -375,11 +375,26 @@ pub fn lock_alone(path: &Path, file: &File) -> io::Result<()> {
     lock(file, false, false)
 }
 
-/// Refuses a file that is the image of a loop device (`Documentation/ABI`, block/loop), by whatever name, as far as the one there still
-/// leads to it. That locks nothing.
+/// Refuses a file that is the image of a loop device. One that is being detached is waited for: `losetup -d` returns before that where
+/// somebody looks at the device.
 fn not_attached(path: &Path, file: &File) -> io::Result<()> {
+    let deadline = Instant::now() + USE_MAX;
+    while let Some(device) = attached_to(path, file)? {
+        let ends = std::fs::read(device.join("loop/autoclear")).unwrap_or_default();
+        if ends.trim_ascii_end() != b"1" || Instant::now() >= deadline {
+            let name = device.file_name().unwrap_or_default();
+            return Err(busy(format!("attached to /dev/{}", name.display())));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// The loop device (`Documentation/ABI`, block/loop) that a file is the image of, by whatever name, as far as the one there still leads to
+/// it. That locks nothing.
+fn attached_to(path: &Path, file: &File) -> io::Result<Option<PathBuf>> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else {
-        return Ok(());
+        return Ok(None);
     };
     let id = |of: &Metadata| (of.dev(), of.ino());
     let (this, path) = (id(&file.metadata()?), path.canonicalize()?);
@@ -391,15 +406,12 @@ fn not_attached(path: &Path, file: &File) -> io::Result<()> {
         let mut on = steps.into_iter().map(file_system);
         on.all(|it| it.is_some_and(|it| passed.contains(&it)))
     };
-    for device in devices.flatten() {
-        let image = std::fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
+    let mut devices = devices.flatten().map(|device| device.path());
+    Ok(devices.find(|device| {
+        let image = std::fs::read(device.join("loop/backing_file")).unwrap_or_default();
         let image = Path::new(OsStr::from_bytes(image.trim_ascii_end()));
-        if answers(image) && image.metadata().is_ok_and(|of| id(&of) == this) {
-            let name = device.file_name();
-            return Err(busy(format!("attached to /dev/{}", name.display())));
-        }
-    }
-    Ok(())
+        answers(image) && image.metadata().is_ok_and(|of| id(&of) == this)
+    }))
 }
 
 /// The device number of the file system that a path is on, as far as the kernel knows it without asking that file system.

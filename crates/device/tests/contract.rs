@@ -236,7 +236,8 @@ fn the_image_of_a_loop_device_is_in_use_by_each_of_its_names() {
     }
     let symlink = dir.path().join("symlink");
     std::os::unix::fs::symlink(&names[1], &symlink).unwrap();
-    let Some(loop_device) = LoopDevice::over(&image) else {
+    FileDevice::open(&names[0], Access::ReadWrite).unwrap();
+    let Some(_loop_device) = LoopDevice::over(&image) else {
         return;
     };
     for name in names.iter().chain([&image, &symlink]) {
@@ -246,8 +247,25 @@ fn the_image_of_a_loop_device_is_in_use_by_each_of_its_names() {
         let file = std::fs::File::open(name).unwrap();
         device::lock_alone(name, &file).unwrap_err();
     }
+}
+
+/// `losetup -d` returns at once where somebody looks at the device, as udev does: the next command found its image in use.
+#[test]
+fn a_loop_device_that_is_being_detached_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    drop(FileDevice::create(&path, LEN).unwrap());
+    let Some(loop_device) = LoopDevice::over(&path) else {
+        return;
+    };
+    let looking = std::fs::File::open(&loop_device.0).unwrap();
     drop(loop_device);
-    FileDevice::open(&names[0], Access::ReadWrite).unwrap();
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| FileDevice::open(&path, Access::ReadWrite));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(looking);
+        opening.join().unwrap().unwrap();
+    });
 }
 
 /// What udev does after each writer: the next command on the device found it in use.
