@@ -2,8 +2,8 @@
 //!
 //! 1. Only bytes of objects that do not change are here, so that nothing here is ever out of date, after a crash or years. What a room has
 //!    not made durable is never here.
-//! 2. A chunk's file ends with a hash of its bytes. One that a crash tore is read from the store again. The hash is compared once in a
-//!    process, and before bytes go from here to the store.
+//! 2. A chunk's file has a hash behind each of its blocks, which is compared at every read. What a crash tore, or its disk changed, is read
+//!    from the store again.
 //! 3. There are at most `limit` bytes, plus what is just being added; what was not used for longest goes first. A full disk makes the cache
 //!    smaller, and fails nothing.
 //!
@@ -22,6 +22,8 @@ use crate::names::ObjectName;
 
 /// Bytes of a chunk; the last one of an object is shorter.
 pub(crate) const CHUNK: u64 = 1 << 20;
+/// Bytes of a chunk that have one hash; the last ones of a chunk may be fewer.
+const BLOCK: usize = 16 << 10;
 /// Bytes of the hash behind them.
 const HASH: usize = 16;
 
@@ -52,9 +54,8 @@ struct State {
 #[derive(Debug)]
 struct Chunk {
     used: u64,
+    /// Bytes of its file.
     len: u64,
-    /// Its hash was compared, in this process.
-    is_whole: bool,
 }
 
 impl State {
@@ -67,18 +68,11 @@ impl State {
         }
     }
 
-    fn add(&mut self, key: Key, len: u64, is_whole: bool) {
+    fn add(&mut self, key: Key, len: u64) {
         self.remove(&key);
         self.uses += 1;
         let used = self.uses;
-        self.chunks.insert(
-            key,
-            Chunk {
-                used,
-                len,
-                is_whole,
-            },
-        );
+        self.chunks.insert(key, Chunk { used, len });
         self.by_use.insert(used, key);
         self.bytes += len;
     }
@@ -120,21 +114,66 @@ fn key_of(name: &str) -> Option<Key> {
     (file_name(&key) == name).then_some(key)
 }
 
-fn hash(bytes: &[u8]) -> [u8; HASH] {
-    let whole = blake3::hash(bytes);
+/// The hash of a block with this number, of the chunk of this name. Another block in its place has another one.
+fn hash(chunk: &str, block: u64, bytes: &[u8]) -> [u8; HASH] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(bytes);
+    hasher.update(chunk.as_bytes());
+    hasher.update(&block.to_le_bytes());
+    let whole = hasher.finalize();
     whole.as_bytes()[..HASH]
         .try_into()
         .expect("sixteen of thirty-two")
 }
 
-/// When a chunk's file was used, and the chunk's bytes. `None`: another process of this machine, which has the cache too, removed it just now.
+/// A chunk as its file has it.
+fn encode(key: &Key, bytes: &[u8]) -> Vec<u8> {
+    let (blocks, name) = (bytes.chunks(BLOCK), file_name(key));
+    let mut encoded = Vec::with_capacity(bytes.len() + blocks.len() * HASH);
+    for (number, block) in (0..).zip(blocks) {
+        encoded.extend_from_slice(block);
+        encoded.extend_from_slice(&hash(&name, number, block));
+    }
+    encoded
+}
+
+/// Fills `buf` from `offset` within a chunk, whose file has `len` bytes.
+fn read_blocks(file: &Path, len: u64, key: &Key, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    let changed = || io::Error::other("torn by a crash, or changed by its disk");
+    let first = offset / BLOCK as u64;
+    let end = (offset + buf.len() as u64).div_ceil(BLOCK as u64);
+    let begin = first * (BLOCK + HASH) as u64;
+    let len = len
+        .saturating_sub(begin)
+        .min((end - first) * (BLOCK + HASH) as u64);
+    let mut encoded = vec![0; len as usize];
+    File::open(file)?.read_exact_at(&mut encoded, begin)?;
+    let name = file_name(key);
+    let (mut skip, mut filled) = ((offset % BLOCK as u64) as usize, 0);
+    for (number, block) in (first..).zip(encoded.chunks(BLOCK + HASH)) {
+        let (bytes, behind) = block.split_last_chunk::<HASH>().ok_or_else(changed)?;
+        if hash(&name, number, bytes) != *behind {
+            return Err(changed());
+        }
+        let wanted = bytes.get(skip..).ok_or_else(changed)?;
+        let len = wanted.len().min(buf.len() - filled);
+        buf[filled..][..len].copy_from_slice(&wanted[..len]);
+        (skip, filled) = (0, filled + len);
+    }
+    match filled == buf.len() {
+        true => Ok(()),
+        false => Err(changed()),
+    }
+}
+
+/// When a chunk's file was used, and its bytes. `None`: another process of this machine, which has the cache too, removed it just now.
 fn found_chunk(file: &fs::DirEntry, key: Key) -> io::Result<Option<(SystemTime, Key, u64)>> {
     let meta = match file.metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         meta => meta?,
     };
     let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-    Ok(Some((used, key, meta.len().saturating_sub(HASH as u64))))
+    Ok(Some((used, key, meta.len())))
 }
 
 impl Cache {
@@ -161,7 +200,7 @@ impl Cache {
         found.sort_by_key(|(used, ..)| *used);
         let mut state = State::default();
         for (_, key, len) in found {
-            state.add(key, len, false);
+            state.add(key, len);
         }
         let cache = Self {
             dir: dir.to_owned(),
@@ -179,41 +218,22 @@ impl Cache {
 
     /// Fills `buf` from `offset` within a chunk, if it is here.
     pub(crate) fn read(&self, key: Key, buf: &mut [u8], offset: u64) -> bool {
-        let is_whole = {
+        let len = {
             let mut state = self.state.lock();
             let Some(chunk) = state.chunks.get(&key) else {
                 return false;
             };
-            let is_whole = chunk.is_whole;
+            let len = chunk.len;
             state.touch(key);
-            is_whole
+            len
         };
-        let done = match is_whole {
-            true => File::open(self.path(&key)).and_then(|file| file.read_exact_at(buf, offset)),
-            false => self.read_first(key, buf, offset),
-        };
+        let file = self.path(&key);
+        let done = read_blocks(&file, len, &key, buf, offset);
         if let Err(e) = &done {
-            tracing::debug!("{}: {e}; read again", self.path(&key).display());
+            tracing::debug!("{}: {e}; read again", file.display());
             self.forget(&key);
         }
         done.is_ok()
-    }
-
-    /// The first time that a process reads a chunk of before.
-    fn read_first(&self, key: Key, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let file = fs::read(self.path(&key))?;
-        let torn = || io::Error::other("torn by a crash");
-        let (bytes, end) = file.split_last_chunk::<HASH>().ok_or_else(torn)?;
-        if hash(bytes) != *end {
-            return Err(torn());
-        }
-        let from = offset as usize;
-        let wanted = bytes.get(from..from + buf.len()).ok_or_else(torn)?;
-        buf.copy_from_slice(wanted);
-        if let Some(chunk) = self.state.lock().chunks.get_mut(&key) {
-            chunk.is_whole = true;
-        }
-        Ok(())
     }
 
     /// Adds a chunk.
@@ -226,6 +246,7 @@ impl Cache {
         let new = self
             .dir
             .join(format!("{}-{number}.new", std::process::id()));
+        let encoded = encode(&key, bytes);
         let write = || {
             let file = File::options()
                 .write(true)
@@ -233,13 +254,12 @@ impl Cache {
                 .truncate(true)
                 .mode(0o600)
                 .open(&new)?;
-            file.write_all_at(bytes, 0)?;
-            file.write_all_at(&hash(bytes), bytes.len() as u64)?;
+            file.write_all_at(&encoded, 0)?;
             fs::rename(&new, self.path(&key))
         };
         match write() {
             Ok(()) => {
-                self.state.lock().add(key, bytes.len() as u64, true);
+                self.state.lock().add(key, encoded.len() as u64);
                 self.shrink(self.limit);
             }
             Err(e) => {
@@ -279,16 +299,6 @@ impl Cache {
         let here = self.state.lock().chunks_of(object, size);
         for key in &here {
             self.forget(key);
-        }
-    }
-
-    /// Has the hashes of an object's chunks compared at their next read, whether they were or not: what is read then is written to the store.
-    pub(crate) fn recheck_object(&self, object: ObjectName, size: u64) {
-        let mut state = self.state.lock();
-        for key in state.chunks_of(object, size) {
-            if let Some(chunk) = state.chunks.get_mut(&key) {
-                chunk.is_whole = false;
-            }
         }
     }
 
@@ -379,19 +389,47 @@ mod tests {
         }
     }
 
+    /// What was read once, or written, was not compared again: what its disk changed then was returned.
     #[test]
-    fn a_torn_chunk_is_not_there() {
+    fn a_torn_or_changed_chunk_is_not_there() {
         let dir = tempfile::tempdir().unwrap();
-        Cache::open(dir.path(), 1000)
-            .unwrap()
-            .add(key(1, 0), &[7; 100]);
-        let file = dir.path().join(file_name(&key(1, 0)));
-        let mut bytes = fs::read(&file).unwrap();
-        bytes[50] = 0;
-        fs::write(&file, bytes).unwrap();
-        let cache = Cache::open(dir.path(), 1000).unwrap();
-        assert!(!cache.read(key(1, 0), &mut [0; 10], 0));
-        assert!(!cache.has(&key(1, 0)) && !file.exists());
+        let other = encode(&key(2, 0), &[7; 40_000]);
+        let whole = encode(&key(1, 0), &[7; 40_000]);
+        let mut flipped = whole.clone();
+        flipped[BLOCK + HASH + 50] ^= 1;
+        let mut exchanged = whole.clone();
+        exchanged.copy_within(..BLOCK + HASH, BLOCK + HASH);
+        let short = whole[..whole.len() - 1].to_vec();
+        let cut = whole[..2 * (BLOCK + HASH)].to_vec();
+        for changed in [other, flipped, exchanged, short, cut, Vec::new()] {
+            let cache = Cache::open(dir.path(), 100_000).unwrap();
+            cache.add(key(1, 0), &[7; 40_000]);
+            let mut found = vec![0; 40_000];
+            assert!(cache.read(key(1, 0), &mut found, 0) && found == [7; 40_000]);
+            let file = dir.path().join(file_name(&key(1, 0)));
+            fs::write(&file, changed).unwrap();
+            assert!(!cache.read(key(1, 0), &mut found, 0));
+            assert!(!cache.has(&key(1, 0)) && !file.exists());
+        }
+    }
+
+    #[test]
+    fn any_range_of_a_chunk_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path(), 100_000).unwrap();
+        let bytes: Vec<u8> = (0..40_000u32).map(|n| (n % 251) as u8).collect();
+        cache.add(key(1, 0), &bytes);
+        let places = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 39_999, 40_000];
+        for from in places {
+            for to in places.into_iter().filter(|to| *to >= from) {
+                let mut found = vec![0; to - from];
+                assert!(
+                    cache.read(key(1, 0), &mut found, from as u64),
+                    "{from} {to}"
+                );
+                assert!(found == bytes[from..to], "{from} {to}");
+            }
+        }
     }
 
     #[test]
@@ -420,7 +458,7 @@ mod tests {
         cache.add(key(1, 0), &[7; 100]);
         let file = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap();
         let found = |key| found_chunk(&file, key).unwrap().map(|(_, _, len)| len);
-        assert_eq!(found(key(1, 0)), Some(100));
+        assert_eq!(found(key(1, 0)), Some(116));
         cache.forget(&key(1, 0));
         assert_eq!(found(key(1, 0)), None);
     }
@@ -448,6 +486,6 @@ mod tests {
         assert!(cache.read(key(1, 0), &mut [0; 1], 0));
         cache.add(key(3, 0), &[3; 100]);
         assert!(cache.has(&key(1, 0)) && !cache.has(&key(2, 0)) && cache.has(&key(3, 0)));
-        assert_eq!(cache.state.lock().bytes, 200);
+        assert_eq!(cache.state.lock().bytes, 232);
     }
 }

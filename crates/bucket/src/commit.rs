@@ -393,7 +393,6 @@ impl Committer {
         let mut read = Vec::new();
         for (name, pieces) in self.thin() {
             let (objects, size) = (shared.objects.clone(), self.manifest.objects[&name].size);
-            objects.cache.recheck_object(name, size);
             let fetch = move || {
                 let each = pieces.into_iter().map(|piece| {
                     let mut bytes = vec![0; piece.len as usize];

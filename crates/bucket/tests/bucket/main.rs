@@ -8,6 +8,7 @@ mod engine {
     }
 }
 mod beside;
+mod cached;
 mod explore;
 mod faults;
 mod fences;

@@ -207,36 +207,6 @@ fn an_object_that_cannot_be_read_does_not_keep_checkpoints_from_being_made() {
     }
 }
 
-/// A chunk that its disk changed went into a new object, and the one that was right was removed.
-#[test]
-fn what_a_disk_changes_in_the_cache_does_not_get_into_the_store() {
-    let store = Store::new();
-    let [here, there] = two_machines();
-    let storage = create(&store, here.path(), options()).unwrap();
-    let mut data = noise(1, 3 << 20);
-    write(&storage, "f", &data).unwrap();
-    for dir in std::fs::read_dir(here.path()).unwrap() {
-        let dir = dir.unwrap();
-        if !dir.file_name().to_string_lossy().starts_with("chunks-") {
-            continue;
-        }
-        for chunk in std::fs::read_dir(dir.path()).unwrap() {
-            let chunk = chunk.unwrap().path();
-            let mut bytes = std::fs::read(&chunk).unwrap();
-            bytes[5000] ^= 1;
-            std::fs::write(&chunk, bytes).unwrap();
-        }
-    }
-    let file = storage.open("f", OpenMode::ReadWrite).unwrap();
-    data[..2 << 20].copy_from_slice(&noise(2, 2 << 20));
-    file.write_at(&data[..2 << 20], 0).unwrap();
-    file.sync().unwrap();
-    storage.checkpoint().unwrap();
-    drop((file, storage));
-    let storage = open(&store, there.path(), options()).unwrap();
-    assert!(read(&storage, "f").unwrap() == data);
-}
-
 /// The log lost its last commits. The next writer has the number of one that wrote behind them, and gave its objects the same names: it wrote over
 /// what a log that is put right needs, and caches showed the bytes of before.
 #[test]
