@@ -98,6 +98,7 @@ impl Committer {
     /// Makes the names durable, and what was written to these files.
     pub(crate) fn commit(&mut self, shared: &Shared, files: &[Arc<File>]) -> io::Result<()> {
         shared.check()?;
+        self.make_room(shared)?;
         let mut ops = std::mem::take(&mut shared.names.lock().pending);
         let mut puts = Vec::new();
         let mut seen = BTreeSet::new();
@@ -126,6 +127,24 @@ impl Committer {
         let done = self.write(shared, ops, puts);
         done.map_err(|e| shared.fail(&e))?;
         self.look_after(shared)
+    }
+
+    /// Makes a checkpoint before another commit where too many bytes wait for one: they are in memory. Where it fails, writing ends, as
+    /// with everything that the store does not take for so long.
+    fn make_room(&mut self, shared: &Shared) -> io::Result<()> {
+        let waiting = self.waiting();
+        if waiting < shared.options.waiting_bytes {
+            return Ok(());
+        }
+        self.try_checkpoint(shared).map_err(|e| {
+            let why = format!("{waiting} bytes of commits wait for a checkpoint, which fails: {e}");
+            shared.fail(&why)
+        })
+    }
+
+    /// Bytes in commits that wait for a checkpoint.
+    fn waiting(&self) -> u64 {
+        self.bodies.values().map(|body| body.len() as u64).sum()
     }
 
     /// Commits nothing, which shows that this writer lives and was not overtaken.
@@ -197,8 +216,7 @@ impl Committer {
     fn look_after(&mut self, shared: &Shared) -> io::Result<()> {
         self.carry_out_removals(shared);
         let (number, most) = (self.manifest.number, shared.options.checkpoint_bytes);
-        let bytes: u64 = self.bodies.values().map(|body| body.len() as u64).sum();
-        if number >= self.next_checkpoint || number >= self.not_before && bytes >= most {
+        if number >= self.next_checkpoint || number >= self.not_before && self.waiting() >= most {
             self.checkpoint(shared)?;
         }
         Ok(())
@@ -311,6 +329,15 @@ impl Committer {
 
     /// Makes a checkpoint. `Err` where that ended writing; what else fails is done later.
     pub(crate) fn checkpoint(&mut self, shared: &Shared) -> io::Result<()> {
+        let done = self.try_checkpoint(shared);
+        if let Err(e) = done {
+            shared.check()?;
+            tracing::warn!("a checkpoint has to wait: {e}");
+        }
+        Ok(())
+    }
+
+    fn try_checkpoint(&mut self, shared: &Shared) -> io::Result<()> {
         let every = shared.options.checkpoint_commits;
         if self.manifest.number == self.checkpoint {
             // It is there, and would be removed as the one before itself.
@@ -318,14 +345,7 @@ impl Committer {
         }
         self.not_before = self.manifest.number + every.min(PAUSE);
         self.next_checkpoint = self.not_before;
-        let moved = match self.moved(shared) {
-            Ok(moved) => moved,
-            Err(e) => {
-                shared.check()?;
-                tracing::warn!("a checkpoint has to wait: {e}");
-                return Ok(());
-            }
-        };
+        let moved = self.moved(shared)?;
         if !moved.is_empty() {
             self.relocate(shared, moved).map_err(|e| shared.fail(&e))?;
         }
@@ -335,12 +355,7 @@ impl Committer {
         let has_log = shared.objects.client.log_address().is_some();
         let (name, parts) = (names::checkpoint(number), self.manifest.encode(has_log));
         let client = shared.objects.client.clone();
-        let put = async move { client.put(name, parts).await };
-        if let Err(e) = self.meanwhile(shared, put) {
-            shared.check()?;
-            tracing::warn!("a checkpoint has to wait: {e}");
-            return Ok(());
-        }
+        self.meanwhile(shared, async move { client.put(name, parts).await })?;
         let begins = &self.manifest.begins;
         let before = (self.checkpoint..number).filter(|n| *n > 0 && !begins.contains(n));
         let commits = before.collect();

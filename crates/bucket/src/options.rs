@@ -29,6 +29,8 @@ pub struct Options {
     pub checkpoint_commits: u64,
     /// Bytes in commits between two checkpoints.
     pub checkpoint_bytes: u64,
+    /// The most bytes in commits that wait for a checkpoint: with more, a sync needs one first, and fails where none can be made.
+    pub waiting_bytes: u64,
     /// This writer shows that it lives: it commits at least three times within this time, so that a [`Standby`](crate::Standby) may take its
     /// place when it does not. `None`: it commits when there is something to commit.
     pub lease: Option<Duration>,
@@ -47,6 +49,7 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             checkpoint_commits: 256,
             checkpoint_bytes: 16 << 20,
+            waiting_bytes: 128 << 20,
             lease: None,
             log: None,
         }

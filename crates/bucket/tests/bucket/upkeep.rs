@@ -7,7 +7,7 @@ use std::time::Duration;
 use storage::testing::contract;
 use storage::{OpenMode, Storage};
 
-use crate::made::{create, noise, open, options, quick, read, two_machines, write};
+use crate::made::{create, noise, open, options, quick, read, short, two_machines, write};
 use crate::store::{Store, list, overwrite};
 
 #[test]
@@ -249,6 +249,41 @@ fn a_checkpoint_that_fails_is_not_tried_again_at_each_sync() {
         write(&storage, &format!("{n}"), b"x").unwrap();
     }
     assert!(!names(&store, "checkpoints").is_empty());
+}
+
+/// With a log elsewhere and the store away, what commits carried stayed in memory, without a bound.
+#[test]
+fn commits_end_when_the_store_takes_no_checkpoint_for_long() {
+    const LEN: usize = 10_000;
+    let (store, dir) = (Store::new(), tempfile::tempdir().unwrap());
+    let mut options = options();
+    options.timeout = short(&store, 300);
+    (options.checkpoint_bytes, options.waiting_bytes) = (50_000, 400_000);
+    let storage = create(&store, dir.path(), options.clone()).unwrap();
+    store.unwritable("/data/");
+    let mut synced = 0;
+    let refused = loop {
+        match write(&storage, &synced.to_string(), &noise(synced, LEN)) {
+            Ok(()) => synced += 1,
+            Err(e) => break e.to_string(),
+        }
+        assert!(synced < 100, "nothing ends them");
+    };
+    assert!(
+        refused.contains("wait") && refused.contains("data/"),
+        "{refused}"
+    );
+    assert_eq!(synced as usize * LEN, 400_000);
+    store.heal();
+    drop(storage);
+    let storage = open(&store, dir.path(), options).unwrap();
+    for n in 0..synced {
+        assert!(
+            read(&storage, &n.to_string()).unwrap() == noise(n, LEN),
+            "{n}"
+        );
+    }
+    write(&storage, "later", b"x").unwrap();
 }
 
 /// Random changes of files, with checkpoints after a few commits and nothing kept for readers, agree with a model after every opening.
