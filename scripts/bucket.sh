@@ -114,6 +114,17 @@ refused "reading a deleted file that is open" "Stale" bash -c 'sleep 1; cat <&4'
 exec 4<&-
 refused "changes there" "Read-only" touch "$READER/x"
 check "info of it" bash -c '"$0" info "$1" | grep -q read-only' "$BIN" "$READER"
+check "many files" bash -c 'mkdir "$0/many" && for n in $(seq 30); do head -c 300000 /dev/urandom >"$0/many/$n" || exit; done && sync -f "$0" && '"$SOON" "$MOUNT" "$READER" '[ "$(ls "$1/many" | wc -l)" = 30 ]'
+kill -STOP "$S3_PID"
+READS=()
+for n in $(seq 30); do
+    cmp "$MOUNT/many/$n" "$READER/many/$n" &
+    READS+=($!)
+done
+sleep 1
+check "while the store does not answer, what is cached is read beside reads that wait for it" timeout 20 cmp "$WORK/tree/large" "$READER/moved/large"
+kill -CONT "$S3_PID"
+check "which end when it answers" wait "${READS[@]}"
 check "rename back" bash -c 'mv "$0/moved" "$0/tree" && sync -f "$0"' "$MOUNT"
 check "unmount the reader" "$BIN" umount "$READER"
 check "and the writer" "$BIN" umount "$MOUNT"

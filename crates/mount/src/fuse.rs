@@ -49,6 +49,7 @@ struct Handler {
     locker: Arc<Locker>,
     ttl: Ttl,
     transport: Transport,
+    threads: usize,
     /// Before every change of data the kernel itself asks for what such a change takes from a file.
     strips_first: bool,
 }

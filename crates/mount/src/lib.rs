@@ -64,6 +64,6 @@ pub use attach::{Attachment, attach, write_back};
 pub use detach::{Detach, detach, detach_own, fusermount, is_out_of_sight};
 pub use error::MountError;
 pub use mounted::{Handle, Mounted, mount, serve};
-pub use options::{AccessTimes, MountOptions, Synchronous, Transport};
+pub use options::{AccessTimes, MountOptions, Synchronous, THREADS_MAX, Transport};
 pub use snapshots::{SnapshotDirectory, WithSnapshots, is_in_snapshots};
 pub use tune::tune;

@@ -38,6 +38,9 @@ pub enum Transport {
     IoUring,
 }
 
+/// The most threads that serve a mount.
+pub const THREADS_MAX: usize = 64;
+
 /// Options of a mount. By default a mount is for the user who mounts it, root included, and what a room holds gives nobody
 /// rights: its bytes may come from anywhere.
 #[derive(Debug, Clone)]
@@ -63,7 +66,7 @@ pub struct MountOptions {
     pub synchronous: Synchronous,
     /// Unmount when nothing was asked for this long and nothing is open.
     pub idle_timeout: Option<Duration>,
-    /// Threads that serve requests: 2 to 64. Over io_uring, threads for each processor, and at most 64 in all.
+    /// Threads that serve requests: 2 to [`THREADS_MAX`]. Over io_uring, threads for each processor, and at most so many in all.
     pub threads: usize,
     /// How requests come from the kernel.
     pub transport: Transport,

@@ -131,6 +131,11 @@ impl Plan {
     pub(crate) fn mount_options(&self, dir: &Path) -> mount::MountOptions {
         let usual = mount::MountOptions::default();
         mount::MountOptions {
+            // While a store does not answer, each request for what is there alone keeps a thread.
+            threads: match crate::bucket::is_proxy(dir) {
+                true => mount::THREADS_MAX,
+                false => usual.threads,
+            },
             read_only: self.read_only,
             allow_other: self.allow_other.unwrap_or(usual.allow_other),
             suid: self.suid.unwrap_or(usual.suid),

@@ -29,7 +29,7 @@ impl Filesystem for Handler {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         self.strips_first = !self.server.shared && config.kernel_abi() >= session::STRIPS_FIRST;
         let kind = (self.server.shared, self.server.room.has_locks());
-        session::negotiate(config, kind, self.transport)
+        session::negotiate(config, kind, self.transport, self.threads)
     }
 
     fn destroy(&mut self) {

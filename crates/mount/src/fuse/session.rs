@@ -9,7 +9,7 @@ use fuser::{BackgroundSession, Config, InitFlags, KernelConfig, SessionACL, Vers
 use super::{Handler, Ttl};
 use crate::error::MountError;
 use crate::kernel::Kernel;
-use crate::options::{MountOptions, Transport};
+use crate::options::{MountOptions, THREADS_MAX, Transport};
 use crate::seeker::Seeker;
 use crate::server::Server;
 
@@ -17,6 +17,16 @@ use crate::server::Server;
 const MAX_WRITE: u32 = 1 << 20;
 /// Requests the kernel may have under way without anybody waiting: read-ahead and write-back.
 const MAX_BACKGROUND: u16 = 64;
+/// Threads for requests that somebody waits for, where there are many.
+const SPARE: usize = 16;
+
+/// How many of the requests that nobody waits for the kernel may have under way beside so many threads.
+fn background(threads: usize) -> u16 {
+    match threads > 2 * SPARE {
+        true => u16::try_from(threads - SPARE).unwrap_or(MAX_BACKGROUND),
+        false => MAX_BACKGROUND,
+    }
+}
 
 /// From this version on (Linux 6.2) the kernel sends a `SETATTR` before `FALLOCATE` too, where that takes set-ID bits away.
 pub(super) const STRIPS_FIRST: Version = Version(7, 38);
@@ -63,6 +73,7 @@ pub(super) fn negotiate(
     config: &mut KernelConfig,
     (shared, has_locks): (bool, bool),
     transport: Transport,
+    threads: usize,
 ) -> io::Result<()> {
     for (flag, name) in REQUIRED {
         if config.add_capabilities(flag).is_err() {
@@ -97,7 +108,7 @@ pub(super) fn negotiate(
     if let Err(nearest) = config.set_max_readahead(MAX_WRITE) {
         let _ = config.set_max_readahead(nearest);
     }
-    let _ = config.set_max_background(MAX_BACKGROUND);
+    let _ = config.set_max_background(background(threads));
     Ok(())
 }
 
@@ -129,7 +140,8 @@ pub(crate) fn start(
     options: &MountOptions,
 ) -> Result<Session, MountError> {
     let mut config = Config::default();
-    config.n_threads = Some(options.threads.clamp(2, 64));
+    let threads = options.threads.clamp(2, THREADS_MAX);
+    config.n_threads = Some(threads);
     // A device of its own for each thread spares them a common lock; it takes the right to open the device.
     config.clone_fd = std::fs::OpenOptions::new()
         .read(true)
@@ -143,6 +155,7 @@ pub(crate) fn start(
         kernel: kernel.clone(),
         locker: Arc::default(),
         transport: options.transport,
+        threads,
         strips_first: false,
     };
     // `All`: who may enter is the kernel's to decide, and it has. Its own write-back comes under the name of root.
