@@ -176,14 +176,16 @@ fn found_chunk(file: &fs::DirEntry, key: Key) -> io::Result<Option<(SystemTime, 
     Ok(Some((used, key, meta.len())))
 }
 
+fn create_dir(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir)
+}
+
 impl Cache {
     /// The cache in a directory, which is made where it is missing. Objects of another room there are not distinguished: a directory is one
     /// room's.
     pub(crate) fn open(dir: &Path, limit: u64) -> io::Result<Self> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)?;
+        create_dir(dir)?;
         let mut found = Vec::new();
         for file in fs::read_dir(dir)? {
             let file = file?;
@@ -257,7 +259,14 @@ impl Cache {
             file.write_all_at(&encoded, 0)?;
             fs::rename(&new, self.path(&key))
         };
-        match write() {
+        let written = match write() {
+            // Somebody deleted the cache.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                create_dir(&self.dir).and_then(|()| write())
+            }
+            written => written,
+        };
+        match written {
             Ok(()) => {
                 self.state.lock().add(key, encoded.len() as u64);
                 self.shrink(self.limit);
@@ -430,6 +439,18 @@ mod tests {
                 assert!(found == bytes[from..to], "{from} {to}");
             }
         }
+    }
+
+    /// Nothing was kept any more until the room was opened again.
+    #[test]
+    fn a_cache_that_was_deleted_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&dir.path().join("chunks"), 1000).unwrap();
+        cache.add(key(1, 0), &[7; 100]);
+        fs::remove_dir_all(dir.path().join("chunks")).unwrap();
+        assert!(!cache.read(key(1, 0), &mut [0; 1], 0));
+        cache.add(key(1, 0), &[7; 100]);
+        assert!(cache.read(key(1, 0), &mut [0; 1], 0));
     }
 
     #[test]
