@@ -197,8 +197,9 @@ pub trait FileSystem: Send + Sync + Debug {
         false
     }
 
-    /// Stamps files by `clock` from now on. A shared file system keeps its server's clock.
-    fn stamp_by(&self, clock: fn() -> Timestamp) {
+    /// Stamps files by `clock` from now on. Where it returns `None`, the caller keeps the times of the file that it changes, and
+    /// sets them itself: they stay as they are. A shared file system keeps its server's clock.
+    fn stamp_by(&self, clock: fn() -> Option<Timestamp>) {
         let _ = clock;
     }
 

@@ -9,7 +9,10 @@
 //!    fine times has asked for one. FUSE does not show that clock; but the stamps that the kernel passes on do, and none
 //!    given after them is earlier.
 //! 3. When the clock is set back, stamps follow it, as the kernel's do.
+//! 4. A file whose times the kernel keeps is stamped by the kernel alone: it shows its own for as long as it knows the file, so
+//!    another stamp here would have the times jump at the next mount.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use model::Timestamp;
@@ -18,8 +21,31 @@ use rustix::time::{ClockId, clock_gettime};
 /// The latest stamp that the kernel passed on, in nanoseconds since 1970. The kernel has one clock for all mounts.
 static LATEST: AtomicI64 = AtomicI64::new(0);
 
+thread_local! {
+    /// Whether this thread changes a file whose times the kernel keeps.
+    static KEPT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a room stamps a file with; `None` within [`kept`].
+pub(crate) fn stamp() -> Option<Timestamp> {
+    (!KEPT.get()).then(now)
+}
+
+/// Makes a change to a file whose times the kernel keeps. It sends them later, where the change changed them.
+pub(crate) fn kept<T>(change: impl FnOnce() -> T) -> T {
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            KEPT.set(false);
+        }
+    }
+    KEPT.set(true);
+    let _end = End;
+    change()
+}
+
 /// The present moment by that clock. One before 1970 gives 1970.
-pub(crate) fn now() -> Timestamp {
+fn now() -> Timestamp {
     let coarse = read(ClockId::RealtimeCoarse);
     let latest = LATEST.load(Ordering::Relaxed);
     if latest <= coarse {

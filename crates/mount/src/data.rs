@@ -18,7 +18,7 @@ impl Server {
 
     /// Writes all of `data`.
     pub(crate) fn write(&self, no: InodeNo, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        self.with_space(|| self.room.write(no, offset, data))
+        self.stamped_by_kernel(|| self.with_space(|| self.room.write(no, offset, data)))
             .or_errno("write", no)
     }
 
@@ -106,7 +106,7 @@ impl Server {
         mode: i32,
     ) -> Result<(), Errno> {
         let what = allocation(mode).ok_or(Errno::EOPNOTSUPP)?;
-        self.with_space(|| self.room.fallocate(no, what, offset, len))
+        self.stamped_by_kernel(|| self.with_space(|| self.room.fallocate(no, what, offset, len)))
             .or_errno("fallocate", no)?;
         if !self.shared {
             // Before the answer: what is reserved is not there for what the kernel holds back.
@@ -135,8 +135,9 @@ impl Server {
         len: u64,
     ) -> Result<u32, Errno> {
         let len = len.min(COPY_MAX);
+        let copy = || self.room.copy_range(from.0, from.1, to.0, to.1, len);
         let copied = self
-            .with_space(|| self.room.copy_range(from.0, from.1, to.0, to.1, len))
+            .stamped_by_kernel(|| self.with_space(copy))
             .or_errno("copy", from.0)?;
         self.changed(to.0)?;
         // Own bug if it were more than asked for, and that fits.

@@ -86,7 +86,7 @@ pub(crate) struct Server {
 impl Server {
     /// The orders are for the thread of `relief`.
     pub(crate) fn new(room: Arc<dyn FileSystem>, options: &MountOptions) -> (Self, Orders) {
-        room.stamp_by(clock::now);
+        room.stamp_by(clock::stamp);
         let (pressure, orders) = Pressure::new();
         let server = Self {
             shared: room.is_shared(),
@@ -214,7 +214,12 @@ impl Server {
     }
 
     pub(crate) fn change_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
-        let set_now = self.room.set_attributes(no, set);
+        let change = || self.room.set_attributes(no, set);
+        // With every other change of a file's attributes the kernel sends times.
+        let set_now = match set.ctime.is_none() && (set.size.is_some() || set.drop_privileges) {
+            true => self.stamped_by_kernel(change),
+            false => change(),
+        };
         if set.mode.is_some() || set.flags.is_some() {
             self.opens.changed(no);
         }
@@ -226,12 +231,28 @@ impl Server {
         Ok(inode)
     }
 
-    pub(crate) fn set_flags(&self, no: InodeNo, flags: FileFlags) -> Result<(), Errno> {
+    pub(crate) fn set_flags(
+        &self,
+        (no, kind): (InodeNo, FileKind),
+        flags: FileFlags,
+    ) -> Result<(), Errno> {
         let set = SetAttr {
             flags: Some(flags),
             ..SetAttr::default()
         };
-        self.change_attributes(no, &set).map(drop)
+        let change = || self.change_attributes(no, &set).map(drop);
+        match kind {
+            FileKind::Regular => self.stamped_by_kernel(change),
+            _ => change(),
+        }
+    }
+
+    /// Makes a change to a regular file that the kernel stamps, where it keeps the times of files.
+    pub(crate) fn stamped_by_kernel<T>(&self, change: impl FnOnce() -> T) -> T {
+        match self.shared {
+            true => change(),
+            false => clock::kept(change),
+        }
     }
 
     /// A file or symbolic link was read.

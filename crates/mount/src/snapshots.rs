@@ -382,7 +382,7 @@ impl FileSystem for WithSnapshots {
         }
     }
 
-    fn stamp_by(&self, clock: fn() -> Timestamp) {
+    fn stamp_by(&self, clock: fn() -> Option<Timestamp>) {
         self.live().stamp_by(clock);
     }
 

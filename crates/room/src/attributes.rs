@@ -85,14 +85,16 @@ impl Attributes {
             }
             self.data.set_flags(&mut state, flags);
         }
-        let now = self.env.now();
+        let stamp = self.env.stamp();
         if let Some(size) = set.size {
             if size > state.inode.size && !self.space.fits(Claim::Replace, BLOCK)? {
                 return Err(Error::NoSpace);
             }
             let changed = size != state.inode.size;
             self.data.resize(&cell, &mut state, size)?;
-            if changed || set.mtime.is_none() {
+            if let Some(now) = stamp
+                && (changed || set.mtime.is_none())
+            {
                 state.inode.mtime = now;
             }
         }
@@ -114,7 +116,7 @@ impl Attributes {
             self.follow_mode(&state)?;
         }
         let moment = |t: SetTime| match t {
-            SetTime::Now => now,
+            SetTime::Now => stamp.unwrap_or_else(|| self.env.now()),
             SetTime::At(at) => at,
         };
         if let Some(atime) = set.atime {
@@ -126,8 +128,10 @@ impl Attributes {
         if let Some(btime) = set.btime {
             state.inode.btime = btime;
         }
-        self.data
-            .touch_inode(&cell, &mut state, set.ctime.unwrap_or(now));
+        match set.ctime.or(stamp) {
+            Some(ctime) => self.data.touch_inode(&cell, &mut state, ctime),
+            None => self.data.note_change(&cell, &mut state),
+        }
         Ok(state.inode.clone())
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct Environment {
     pub(crate) opener: Opener,
     pub(crate) requests: Requests,
     /// The clock that stamps files, where it is not [`now`].
-    clock: OnceLock<fn() -> Timestamp>,
+    clock: OnceLock<fn() -> Option<Timestamp>>,
 }
 
 impl Environment {
@@ -38,12 +38,19 @@ impl Environment {
     }
 
     /// Files are stamped by `clock` from now on. A second call changes nothing.
-    pub(crate) fn stamp_by(&self, clock: fn() -> Timestamp) {
+    pub(crate) fn stamp_by(&self, clock: fn() -> Option<Timestamp>) {
         self.clock.get_or_init(|| clock);
     }
 
     /// The present moment, as files are stamped with it.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.get().map_or_else(now, |clock| clock())
+        self.stamp().unwrap_or_else(now)
+    }
+
+    /// What a file is stamped with that is changed now; `None`: its times stay, the caller sets them.
+    pub(crate) fn stamp(&self) -> Option<Timestamp> {
+        self.clock
+            .get()
+            .map_or_else(|| Some(now()), |clock| clock())
     }
 }

@@ -270,10 +270,10 @@ fn a_replica_keeps_the_newest_of_each_period() {
     .unwrap();
     room.stamp_by(|| {
         let now = room::now();
-        room::Timestamp {
+        Some(room::Timestamp {
             secs: now.secs - 3 * 24 * 3600,
             ..now
-        }
+        })
     });
     room.create_snapshot("old", NewSnapshot::default()).unwrap();
     room.close().unwrap();

@@ -22,9 +22,10 @@ const CAPABILITY: &[u8] = b"security.capability";
 impl Handler {
     /// Sets flags, after what programs wrote before was passed on.
     pub(super) fn set_flags(&self, inode: &Inode, flags: FileFlags, reply: ReplyIoctl) {
-        let (server, kernel, no) = (self.server.clone(), self.kernel.clone(), inode.no);
+        let (server, kernel) = (self.server.clone(), self.kernel.clone());
+        let (no, kind) = (inode.no, inode.kind);
         let set = move || {
-            let set = std::panic::AssertUnwindSafe(|| server.set_flags(no, flags));
+            let set = std::panic::AssertUnwindSafe(|| server.set_flags((no, kind), flags));
             match std::panic::catch_unwind(set).unwrap_or(Err(Errno::EIO)) {
                 Ok(()) => {
                     // The kernel asks about capabilities again once it has asked for attributes.

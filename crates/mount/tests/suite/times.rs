@@ -1,13 +1,15 @@
 //! Times through a real mount: those the kernel gives and those the room gives are of one clock.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::Mount;
-use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, IFlags, OFlags, StatxFlags};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Pairs of files of each test.
@@ -85,6 +87,71 @@ fn times_are_the_same_after_the_next_mount() {
         }
         if i % 5 == 0 {
             file.sync_all().unwrap();
+        }
+    }
+    next_tick();
+    let before = times(&mount);
+    let mount = mount.again();
+    assert_eq!(before, times(&mount));
+}
+
+/// By the name: with `ftruncate` the kernel sends times in any case.
+fn truncate(path: &Path, len: u64) {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: a string that ends with NUL, for the time of the call.
+    #[allow(unsafe_code)]
+    let done = unsafe { libc::truncate(path.as_ptr(), len as i64) };
+    assert_eq!(done, 0);
+}
+
+/// The kernel stamps a file before it asks for a change, and not at all for a truncation to the length the file has, or for flags. What the
+/// room stamped then showed at the next mount: times jumped, though nothing had been done.
+#[test]
+fn what_the_kernel_does_not_stamp_keeps_its_times_at_the_next_mount() {
+    let Some(mount) = Mount::new() else { return };
+    let block = 4096;
+    let names: Vec<String> = (0..PAIRS).map(|i| format!("file{i}")).collect();
+    let times = |mount: &Mount| -> Vec<(Moment, Moment)> {
+        let meta = names.iter().map(|n| fs::metadata(mount.path(n)).unwrap());
+        meta.map(|m| ((m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())))
+            .collect()
+    };
+    for (i, name) in names.iter().enumerate() {
+        let path = mount.path(name);
+        fs::write(&path, vec![1; 2 * block]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        file.sync_all().unwrap();
+        let len = block as u64;
+        match i % 4 {
+            0 => {
+                next_tick();
+                truncate(&path, 2 * len);
+            }
+            1 if crate::common::is_root() => {
+                next_tick();
+                rustix::fs::ioctl_setflags(&file, IFlags::APPEND).unwrap();
+                rustix::fs::ioctl_setflags(&file, IFlags::empty()).unwrap();
+            }
+            // Both may reach the room a tick after the kernel's stamp.
+            2 => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                for at in [0, len] {
+                    rustix::fs::fallocate(&file, hole, at, len).unwrap();
+                }
+            }
+            _ => {
+                for mut to in [2 * len, 3 * len] {
+                    let mut from = 0;
+                    rustix::fs::copy_file_range(
+                        &file,
+                        Some(&mut from),
+                        &file,
+                        Some(&mut to),
+                        block,
+                    )
+                    .unwrap();
+                }
+            }
         }
     }
     next_tick();

@@ -138,7 +138,7 @@ impl Contents {
         }
         match claim {
             Claim::Cached => self.data.note_change(&cell, &mut state),
-            Claim::New | Claim::Replace => self.data.touch(&cell, &mut state, self.env.now()),
+            Claim::New | Claim::Replace => self.data.touch_contents(&cell, &mut state),
         }
         match refused {
             true => Err(flags::append_refused()),

@@ -90,7 +90,7 @@ impl Contents {
                     state.inode.size = size + len;
                 }
             }
-            self.data.touch(&cell, &mut state, self.env.now());
+            self.data.touch_contents(&cell, &mut state);
             Ok(())
         })
     }
@@ -265,7 +265,7 @@ impl Contents {
         if target_state.inode.size < to_offset + len {
             target_state.inode.size = to_offset + len;
         }
-        self.data.touch(&target, &mut target_state, self.env.now());
+        self.data.touch_contents(&target, &mut target_state);
         Ok(len)
     }
 }

@@ -27,7 +27,7 @@ impl Contents {
             regular(&state)?;
             refuse_flagged(&state.inode)?;
             self.data.resize(&target, &mut state, 0)?;
-            self.data.touch(&target, &mut state, self.env.now());
+            self.data.touch_contents(&target, &mut state);
             Ok(())
         })?;
         self.restore_chunks(at, from, &target, 0..then.size)?;
@@ -35,7 +35,7 @@ impl Contents {
             let _change = self.commits.change()?;
             let mut state = target.state.write();
             self.data.resize(&target, &mut state, then.size)?;
-            self.data.touch(&target, &mut state, self.env.now());
+            self.data.touch_contents(&target, &mut state);
             Ok(())
         })
     }
@@ -77,7 +77,7 @@ impl Contents {
             if state.inode.size < end {
                 self.data.resize(&target, &mut state, end)?;
             }
-            self.data.touch(&target, &mut state, self.env.now());
+            self.data.touch_contents(&target, &mut state);
             Ok(())
         })?;
         Ok(end - offset)

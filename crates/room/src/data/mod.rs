@@ -259,6 +259,14 @@ impl Data {
         self.touch_inode(cell, state, now);
     }
 
+    /// Notes that a file's data changed, and stamps it unless the caller does.
+    pub(crate) fn touch_contents(&self, cell: &Arc<Cell>, state: &mut State) {
+        match self.env.stamp() {
+            Some(now) => self.touch(cell, state, now),
+            None => self.note_change(cell, state),
+        }
+    }
+
     /// Notes that the inode changed.
     pub(crate) fn touch_inode(&self, cell: &Arc<Cell>, state: &mut State, now: Timestamp) {
         state.inode.ctime = now;

@@ -46,7 +46,7 @@ impl Data {
                 None => Ok(()),
             });
             if cut.is_err() && state.inode.size < before {
-                self.touch(cell, state, self.env.now());
+                self.touch_contents(cell, state);
             }
             cut?;
         }

@@ -173,7 +173,7 @@ impl FileSystem for Room {
         self.parts()?.space.available()
     }
 
-    fn stamp_by(&self, clock: fn() -> Timestamp) {
+    fn stamp_by(&self, clock: fn() -> Option<Timestamp>) {
         self.parts.env.stamp_by(clock);
     }
 

@@ -183,9 +183,11 @@ fn of_what_the_room_deletes_the_newest_of_each_period_stays() {
         nanos: 0,
     };
     let pair = Pair::new();
-    pair.room.stamp_by(|| Timestamp {
-        secs: MONDAY + HOUR.load(Ordering::SeqCst) * 3600,
-        nanos: 0,
+    pair.room.stamp_by(|| {
+        Some(Timestamp {
+            secs: MONDAY + HOUR.load(Ordering::SeqCst) * 3600,
+            nanos: 0,
+        })
     });
     let name = |hour: i64| format!("hour-{hour}");
     let data = |hour: i64| pattern(hour as u64, 5000);

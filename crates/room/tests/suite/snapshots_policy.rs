@@ -42,7 +42,7 @@ fn automatic(room: &Room, name: &str) {
 fn the_clock_decides_which_automatic_snapshots_there_are() {
     static NOW: AtomicI64 = AtomicI64::new(BEGIN);
     let room = create_on(Arc::new(MemoryStorage::new()), options());
-    room.stamp_by(|| at(NOW.load(Ordering::SeqCst)));
+    room.stamp_by(|| Some(at(NOW.load(Ordering::SeqCst))));
     let policy = SnapshotPolicy {
         hourly: 2,
         daily: 2,
@@ -96,7 +96,7 @@ fn the_clock_decides_which_automatic_snapshots_there_are() {
 #[test]
 fn a_period_gets_one_snapshot_however_many_threads_apply_the_policy() {
     let room = create_on(Arc::new(MemoryStorage::new()), options());
-    room.stamp_by(|| at(BEGIN));
+    room.stamp_by(|| Some(at(BEGIN)));
     room.set_snapshot_policy(Some(&HOURLY)).unwrap();
     let created: usize = std::thread::scope(|threads| {
         let apply = || usize::from(room.apply_snapshot_policy().unwrap().created.is_some());
@@ -172,7 +172,7 @@ fn with_too_little_space_the_oldest_go_and_none_is_created() {
     static NOW: AtomicI64 = AtomicI64::new(BEGIN);
     // Half of this storage is free.
     let room = create_on(Arc::new(MemoryStorage::new()), options());
-    room.stamp_by(|| at(NOW.load(Ordering::SeqCst)));
+    room.stamp_by(|| Some(at(NOW.load(Ordering::SeqCst))));
     let set = |min_free_percent| {
         let policy = SnapshotPolicy {
             min_free_percent,
