@@ -198,19 +198,16 @@ impl Server {
             let inode = self.attributes(no)?;
             // Of anything else an empty request is no announcement of a write, but anybody's `chown` of -1 and -1.
             set.drop_privileges = inode.kind == FileKind::Regular;
-            set.drop_setgid = caller.loses_setgid(&inode)
-                && (caller.uid != 0 || self.is_unprivileged(&inode, &set));
+            let changes_owner = set.uid.is_some() || set.gid.is_some();
+            let is_empty = !changes_owner && set.size.is_none();
+            if set.drop_privileges && is_empty && caller.keeps_set_id() {
+                // A write of one who keeps the bits is announced for file capabilities, which nobody keeps. The kernel has removed them.
+                return Ok(inode);
+            }
+            // With a change of owner the kernel does not look at privileges.
+            set.drop_setgid = caller.loses_setgid(&inode) && (caller.uid != 0 || !changes_owner);
         }
         self.change_attributes(no, &set)
-    }
-
-    /// Whether the kernel has found that a root who changes the data of a file lacks the privilege to keep its bits. With a
-    /// change of owner it does not look; and a request that sets nothing can be about file capabilities, which nobody keeps.
-    fn is_unprivileged(&self, inode: &Inode, set: &SetAttr) -> bool {
-        let has_capability =
-            || inode.has_xattrs && self.room.xattr(inode.no, b"security.capability").is_ok();
-        let changes_owner = set.uid.is_some() || set.gid.is_some();
-        set.size.is_some() || (!changes_owner && !has_capability())
     }
 
     pub(crate) fn change_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode, Errno> {
