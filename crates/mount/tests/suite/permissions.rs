@@ -438,6 +438,17 @@ except OSError as e: print(errno.errorcode[e.errno])'"
     ok_as_nobody(&mount, "cat f");
 }
 
+/// Local file systems remove an access list that is not there without an error; it was ENODATA.
+#[test]
+fn an_access_list_that_is_not_there_can_be_removed() {
+    let Some(mount) = open_mount() else { return };
+    ok(&mount, "mkdir d && touch d/f");
+    for (path, kind) in [("d", "access"), ("d", "default"), ("d/f", "access")] {
+        let name = format!("system.posix_acl_{kind}");
+        rustix::fs::removexattr(mount.path(path), name.as_str()).unwrap();
+    }
+}
+
 #[test]
 fn trusted_attributes_are_roots_alone() {
     let Some(mount) = open_mount() else { return };
