@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::admission::network;
 use crate::{Admission, Limits, Socket, Standing};
 
 /// The connections of a server.
@@ -52,6 +53,7 @@ pub struct Counts {
 pub struct ConnectionPermit {
     all: Arc<ConnectionLimiter>,
     number: u64,
+    network: Option<IpAddr>,
 }
 
 /// Notes what a connection has proved, in the count of all.
@@ -144,6 +146,7 @@ impl ConnectionLimiter {
         Some(ConnectionPermit {
             all: self.clone(),
             number,
+            network: address.map(network),
         })
     }
 
@@ -187,6 +190,11 @@ impl ConnectionPermit {
             all: self.all.clone(),
             number: self.number,
         }
+    }
+
+    /// What is counted as its address; none where it did not come over a network.
+    pub fn network(&self) -> Option<IpAddr> {
+        self.network
     }
 
     /// A further thread for the connection, if there can be one.

@@ -5,7 +5,7 @@
 //! 1. [`Socket`]: a connected socket on which no wait is without end. [`Stream`]: what a connection is made of, plain or
 //!    enciphered.
 //! 2. [`Sender`] and [`Receiver`]: the two halves of a connection that many threads use at once.
-//! 3. [`Budget`] and [`Buffers`]: the memory of payloads, bounded over all connections.
+//! 3. [`Budget`] and [`Buffers`]: the memory of payloads, bounded over all connections and shared among them.
 //! 4. [`Acceptor`], [`ConnectionLimiter`], [`Admission`]: who is let in, how many at once, and the orderly end.
 //! 5. [`WorkerPool`]: the workers of a connection, who take turns at receiving.
 //!
@@ -28,7 +28,7 @@ use std::io;
 
 pub use accept::{Acceptor, Listener, Serve};
 pub use admission::{Admission, Limits, Standing};
-pub use budget::{Budget, Permit};
+pub use budget::{Budget, Holder, Permit};
 pub use buffers::Buffers;
 pub use connections::{ConnectionLimiter, ConnectionPermit, Counts, Prover};
 pub use private::listen_privately;

@@ -205,7 +205,7 @@ impl Served for Connection {
             let mut permit = None;
             if refused.is_none() {
                 self.send_answers(answers);
-                permit = shared.budget.take(room, shared.config.transfer_max);
+                permit = shared.budget.take(room, &[], shared.config.transfer_max);
                 if permit.is_none() {
                     refused = Some(Refusal::new(
                         Errno::Memory,

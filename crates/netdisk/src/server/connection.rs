@@ -4,10 +4,13 @@
 //! 2. What cannot be understood ends the connection: where the next message begins is not known then.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use streams::{Buffers, ConnectionPermit, Permit, Receiver, Sender, Served, Socket, WorkerPool};
+use streams::{
+    Buffers, ConnectionPermit, Holder, Permit, Receiver, Sender, Served, Socket, WorkerPool,
+};
 
 use super::Shared;
 use super::check::{Access, KeyCache};
@@ -29,6 +32,7 @@ const SHORT_WRITE_MAX: u32 = 16 << 10;
 struct Connection {
     shared: Arc<Shared>,
     peer: String,
+    network: Option<IpAddr>,
     proof: Proof,
     wire: Wire,
     sender: Sender,
@@ -76,6 +80,7 @@ pub(super) fn serve(shared: Arc<Shared>, socket: Socket, peer: String, permit: C
         capability: vec![0; CAPABILITY_MAX],
     };
     let connection = Arc::new(Connection {
+        network: permit.network(),
         proof: Proof::new(permit.prover()),
         worker_pool: WorkerPool::new(permit, config.workers_max, receiving),
         shared,
@@ -149,7 +154,16 @@ impl Served for Connection {
         let mut permit = None;
         if refused.is_none() {
             let most = payload.max(head.answer_len());
-            permit = shared.payload(most, self.proof.is_operator());
+            permit = match self.proof.is_operator() {
+                true => shared.payload(most, &[]),
+                // A request that somebody else repeats counts as that client's at this address.
+                false => {
+                    let access = verdict.access.as_deref();
+                    let client = access.and_then(Access::client).map_or(0, |client| client.0);
+                    let client = Holder::Client(client, self.network);
+                    shared.payload(most, &[Holder::Address(self.network), client])
+                }
+            };
             if permit.is_none() {
                 refused = Some(Reason::Busy);
             }

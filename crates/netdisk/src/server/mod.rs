@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use streams::{
-    Acceptor, Budget, Buffers, ConnectionLimiter, ConnectionPermit, Limits, Listener, Permit,
-    Serve, Socket,
+    Acceptor, Budget, Buffers, ConnectionLimiter, ConnectionPermit, Holder, Limits, Listener,
+    Permit, Serve, Socket,
 };
 
 pub use crate::replay::FilterSize;
@@ -285,15 +285,15 @@ impl Serve for Shared {
 }
 
 impl Shared {
-    /// Memory for a payload; `None` where none became free in time.
-    fn payload(&self, bytes: usize, operator: bool) -> Option<Permit<'_>> {
-        let budget = if operator {
-            &self.reserved
-        } else {
-            &self.budget
+    /// Memory for a payload, for those who share it with others or, where there are none, for the metadata server; `None` where none
+    /// became free in time.
+    fn payload(&self, bytes: usize, holders: &[Holder]) -> Option<Permit<'_>> {
+        let budget = match holders {
+            [] => &self.reserved,
+            _ => &self.budget,
         };
         let counted = if bytes > UNCOUNTED { bytes } else { 0 };
-        budget.take(counted, self.config.transfer_max)
+        budget.take(counted, holders, self.config.transfer_max)
     }
 
     fn in_flight(&self) -> InFlight<'_> {

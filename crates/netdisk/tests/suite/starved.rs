@@ -6,7 +6,7 @@ use crate::common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::raw::{self, Request, boot_and_epoch, connect};
@@ -207,6 +207,96 @@ fn payloads_that_do_not_come_do_not_keep_the_metadata_server_waiting() {
     admin.status().unwrap();
     let many: Vec<_> = (10..100_000).map(CapabilityId).collect();
     admin.revoke(GroupId(1), &many).unwrap();
+}
+
+/// What others are served while somebody at 127.0.0.2 holds as much memory as he gets.
+fn others_move_data(disk: &Disk) {
+    let ticket = disk.ticket(9, Mode::ReadWrite, &[(0, BLOCKS)]);
+    let (client, mut data) = (disk.client(), vec![3; 1 << 20]);
+    for _ in 0..20 {
+        client.write(&ticket, 256, &data[..64 << 10]).unwrap();
+        client.write(&ticket, 256, &data).unwrap();
+        client.read(&ticket, 256, &mut data).unwrap();
+    }
+    assert!(data.iter().all(|byte| *byte == 3));
+}
+
+/// A client with 16 connections, which took its replies at 35 KB/s each, held all memory for payloads: others were refused as busy.
+#[test]
+fn a_client_that_takes_its_replies_slowly_leaves_memory_to_others() {
+    let disk = disk(Config {
+        payload_bytes_max: 8 << 20,
+        transfer_max: NEVER,
+        ..Config::default()
+    });
+    let to = disk.server.local_addr();
+    let mut capability = disk.capability(1, Mode::Read, &[(0, BLOCKS)]);
+    capability.client = ClientId(66);
+    let at = boot_and_epoch(to, &capability);
+    let mut greedy: Vec<_> = (0..4)
+        .map(|_| {
+            let mut socket = connect_from(2, to);
+            for _ in 0..16 {
+                let request = Request::read(&capability, at, 0, 256);
+                socket.write_all(&request.bytes()).unwrap();
+            }
+            socket.set_nonblocking(true).unwrap();
+            socket
+        })
+        .collect();
+    until(|| disk.server.metrics().connections >= 4);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Enough for the disk's kernel to see that somebody is there: one that takes nothing for ten seconds is cut off.
+            while !done.load(Ordering::SeqCst) {
+                for socket in &mut greedy {
+                    let _ = socket.read(&mut [0; 16 << 10]);
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        let others = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            others_move_data(&disk);
+            // Another client at the same address, too.
+            let other = disk.capability(2, Mode::Read, &[(0, BLOCKS)]);
+            let request = Request::read(&other, at, 0, 256);
+            let reply = raw::ask(&mut connect_from(2, to), &request.bytes()).unwrap();
+            assert_eq!(reply.reason(), None);
+        }));
+        done.store(true, Ordering::SeqCst);
+        others.unwrap();
+    });
+}
+
+/// Somebody who records one request to write, and sends its head again without the payload, held all memory for payloads.
+#[test]
+fn recorded_heads_whose_payloads_do_not_come_leave_memory_to_others() {
+    let disk = disk(Config {
+        payload_bytes_max: 8 << 20,
+        first_request_max: NEVER,
+        transfer_max: NEVER,
+        ..Config::default()
+    });
+    let to = disk.server.local_addr();
+    let capability = disk.capability(1, Mode::ReadWrite, &[(0, BLOCKS)]);
+    let at = boot_and_epoch(to, &capability);
+    let recorded = Request::write(&capability, at, 0, vec![1; 1 << 20]).bytes();
+    let reply = raw::ask(&mut connect(to), &recorded).unwrap();
+    assert_eq!(reply.reason(), None);
+    let held: Vec<_> = (0..32)
+        .map(|_| {
+            let mut socket = connect_from(2, to);
+            socket.write_all(&recorded[..raw::HEAD + 80]).unwrap();
+            // More than the disk's kernel takes on its own: it has begun to receive the payload, if it has memory for it.
+            socket
+                .write_all(&recorded[raw::HEAD + 80..][..32 << 10])
+                .unwrap();
+            socket
+        })
+        .collect();
+    others_move_data(&disk);
+    drop(held);
 }
 
 /// A clock that the test sets.
