@@ -125,6 +125,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let global = cli.global;
     if let Some(common) = cli.command.server() {
+        service::raise_file_limit();
         service::logs::start(common.log_format, logging::level(&global, true));
     } else {
         let serving = matches!(cli.command, commands::Command::ServeMount(_));

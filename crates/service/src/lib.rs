@@ -24,5 +24,6 @@ pub use address::HealthAddress;
 pub use endpoint::{Observed, Service};
 pub use logs::LogFormat;
 pub use measures::Measures;
+pub use process::raise_file_limit;
 pub use settings::{Common, ServerCommand, SettingsError};
 pub use stop::Stop;

@@ -1,10 +1,23 @@
-//! What the kernel reports about this process: memory, descriptors, threads, processor time.
+//! What the kernel reports about this process: memory, descriptors, threads, processor time; and how many descriptors it may have.
 
 use std::fs;
 
 use rustix::param::{clock_ticks_per_second, page_size};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::measures::Measures;
+
+/// Lets the process have as many open files as its hard limit allows. The soft one, mostly 1024, is for programs that use select(2);
+/// a server with that takes fewer connections than its own limits say, and at its end nobody's, the operator's least of all. Best effort.
+pub fn raise_file_limit() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let both = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, both);
+}
 
 /// Adds them by Prometheus' usual names; what cannot be read is left out.
 pub(crate) fn measure(measures: &mut Measures) {
@@ -37,7 +50,7 @@ pub(crate) fn measure(measures: &mut Measures) {
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         measures.gauge("process_open_fds", "Open descriptors.", open.count() as f64);
     }
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = getrlimit(Resource::Nofile).current;
     if let Some(limit) = limit {
         measures.gauge("process_max_fds", "Most open descriptors.", limit as f64);
     }

@@ -11,6 +11,7 @@ mod bench_own_stores;
 mod common;
 mod damage;
 mod disk_in_bucket;
+mod disks;
 mod docs;
 mod errors;
 mod examples;
