@@ -32,9 +32,10 @@ fn next(disk: DiskId, e: DiskError) -> Next {
         | DiskError::NotAllowed(_)
         | DiskError::NotAuthentic => Next::AskAgain,
         DiskError::Unreachable(e) => Next::Later(Error::Unreachable(format!("{} ({e})", name()))),
-        DiskError::WrongDisk | DiskError::BadReply(_) | DiskError::Overtaken => {
-            Next::Later(Error::Unreachable(format!("{} ({e})", name())))
-        }
+        DiskError::WrongDisk
+        | DiskError::BadReply(_)
+        | DiskError::Overtaken
+        | DiskError::OtherRoom => Next::Later(Error::Unreachable(format!("{} ({e})", name()))),
         DiskError::NoSpace => Next::Never(Error::NoSpace),
         DiskError::Storage(e) => {
             Next::Never(Error::Io(std::io::Error::other(format!("{}: {e}", name()))))

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use metadata_proto::admin::{self, ADMINISTRATOR, Quota};
 pub use metadata_proto::identity::{Identity, RENEW_BEFORE, serial_of};
-use netdisk::{DiskAddress, DiskKey};
+use netdisk::{Admin, DiskAddress, DiskError, DiskKey};
 use rcgen::ExtendedKeyUsagePurpose;
 use room::{FileSystem as _, Room};
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -43,6 +43,8 @@ pub const KEYS_MAX: usize = 64;
 pub const GROUPS_MAX: usize = 1024;
 /// Most disks of a room.
 pub const DISKS_MAX: usize = 256;
+/// How long a disk is waited for that is to say whose it is. One that is away is asked before it is used.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest name of a user or a disk, bytes.
 const NAME_MAX: usize = 64;
 
@@ -58,6 +60,11 @@ pub enum EnrolError {
     /// There is none.
     #[error("there is no {0}")]
     Unknown(String),
+    /// A disk that another room uses.
+    #[error(
+        "the disk at {0} belongs to another room, whose data would be overwritten: remove it there (`strongroom disk remove`); if that room is gone, use `strongroom disk init --force` for new keys"
+    )]
+    OtherRoom(String),
     /// Not what a name may be, or too many.
     #[error("{0}")]
     Invalid(String),
@@ -121,6 +128,12 @@ pub struct Disk {
     pub address: DiskAddress,
     /// Its key.
     pub key: DiskKey,
+}
+
+impl Disk {
+    fn admin(&self) -> Admin {
+        Admin::new(self.address.clone(), self.key.clone(), CLAIM_TIMEOUT)
+    }
 }
 
 fn failed(error: impl std::fmt::Display) -> EnrolError {
@@ -336,7 +349,13 @@ pub fn disks(room: &Room) -> Result<Vec<Disk>, EnrolError> {
     Ok(note(room, DISKS)?.unwrap_or_default())
 }
 
-/// Adds a disk, or changes the address of a known one (the same name and id). Durable when this returns.
+/// What the disks of a room know it by.
+pub(crate) fn id_of(room: &Room) -> Result<[u8; 16], room::Error> {
+    Ok(*room.info()?.id.as_bytes())
+}
+
+/// Adds a disk, or changes the address of a known one (the same name and id). Durable when this returns. One that is another room's is
+/// refused, if it answers.
 pub fn add_disk(room: &Room, disk: Disk) -> Result<(), EnrolError> {
     check_name(&disk.name)?;
     let mut disks = disks(room)?;
@@ -361,6 +380,9 @@ pub fn add_disk(room: &Room, disk: Disk) -> Result<(), EnrolError> {
             known.name, known.address.address
         )));
     }
+    if let Err(DiskError::OtherRoom) = disk.admin().claim(id_of(room)?) {
+        return Err(EnrolError::OtherRoom(disk.address.address));
+    }
     disks.push(disk);
     disks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     set_note(room, DISKS, &disks)
@@ -375,6 +397,9 @@ pub fn remove_disk(room: &Room, name: &str) -> Result<Disk, EnrolError> {
         .ok_or_else(|| EnrolError::Unknown(format!("disk {name}")))?;
     let gone = disks.remove(at);
     set_note(room, DISKS, &disks)?;
+    if let Err(error) = gone.admin().release(id_of(room)?) {
+        tracing::warn!(disk = %gone.name, "the disk still belongs to this room, and other rooms cannot use it: {error}");
+    }
     Ok(gone)
 }
 

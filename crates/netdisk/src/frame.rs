@@ -21,6 +21,8 @@ pub(crate) const REPLY_FIELDS: usize = 64;
 pub(crate) const NONCE_LEN: usize = 16;
 /// Most bytes of a payload.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
+/// Bytes of a room's id.
+pub(crate) const ROOM_LEN: usize = 16;
 /// Most groups that are valid at once.
 pub const GROUPS_MAX: usize = 256;
 /// Most capabilities of a group, and revocation bits: 64 KiB of them, as in the paper.
@@ -53,11 +55,13 @@ pub enum Op {
     Revoke = 18,
     /// Space freed by the metadata server.
     Discard = 19,
+    /// The disk taken for a room, or released, by the metadata server.
+    Claim = 20,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 8] = [
+    pub const ALL: [Op; 9] = [
         Op::Read,
         Op::Write,
         Op::Flush,
@@ -66,6 +70,7 @@ impl Op {
         Op::SetGroups,
         Op::Revoke,
         Op::Discard,
+        Op::Claim,
     ];
 
     /// Its name in logs and metrics.
@@ -79,6 +84,7 @@ impl Op {
             Op::SetGroups => "set_groups",
             Op::Revoke => "revoke",
             Op::Discard => "discard",
+            Op::Claim => "claim",
         }
     }
 
@@ -181,6 +187,7 @@ impl RequestHead {
                         && (12..=8 + 4 * REVOKED_MAX).contains(&payload)
                 }
                 Op::Discard => payload.is_multiple_of(16) && payload <= PAYLOAD_MAX,
+                Op::Claim => no_range && payload == 2 * ROOM_LEN,
             }
     }
 
@@ -289,6 +296,7 @@ mod tests {
             request(Op::SetGroups, 0, u32::MAX, 8),
             request(Op::Discard, 0, 0, 1 << 20),
             request(Op::Discard, 0, u32::MAX, 16),
+            request(Op::Claim, 0, 0, 32),
         ] {
             assert_eq!(parse(&head), Ok(head));
         }
@@ -316,6 +324,8 @@ mod tests {
             request(Op::Revoke, 0, 1, 12),
             request(Op::Revoke, 0, 0, 8 + 4 * 131_073),
             request(Op::Discard, 0, 0, (1 << 20) + 16),
+            request(Op::Claim, 0, 0, 16),
+            request(Op::Claim, 0, 1, 32),
         ] {
             assert_eq!(parse(&head), Err(Reason::Malformed), "{head:?}");
         }

@@ -20,6 +20,7 @@ mod bytes;
 pub mod capability;
 mod certificate;
 pub mod client;
+mod first_block;
 mod frame;
 mod groups;
 mod key_file;

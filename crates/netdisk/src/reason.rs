@@ -40,11 +40,13 @@ pub enum Reason {
     Overtaken = 17,
     /// Another change of the metadata server's was made since this one was signed.
     OutOfSequence = 18,
+    /// The disk is another room's.
+    OtherRoom = 19,
 }
 
 impl Reason {
     /// Every reason, in the order of their numbers.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 19] = [
         Reason::Malformed,
         Reason::StaleBoot,
         Reason::StaleEpoch,
@@ -63,9 +65,10 @@ impl Reason {
         Reason::Busy,
         Reason::Overtaken,
         Reason::OutOfSequence,
+        Reason::OtherRoom,
     ];
 
-    /// Its number: 1 to 18.
+    /// Its number: 1 to 19.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -97,6 +100,7 @@ impl Reason {
             Reason::Busy => "busy",
             Reason::Overtaken => "overtaken",
             Reason::OutOfSequence => "out_of_sequence",
+            Reason::OtherRoom => "other_room",
         }
     }
 }
@@ -112,6 +116,6 @@ mod tests {
             assert_eq!(Reason::from_code(reason.code()), Some(reason));
         }
         assert_eq!(Reason::from_code(0), None);
-        assert_eq!(Reason::from_code(19), None);
+        assert_eq!(Reason::from_code(20), None);
     }
 }

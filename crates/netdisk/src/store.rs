@@ -6,7 +6,9 @@
 //!    flushes that failed. What was acknowledged without a flush is in the kernel, and outlives the server process as long
 //!    as the machine runs and the file system stays mounted. Of a device that keeps it in the process instead, no two
 //!    openings have the same.
-//! 3. The first failed flush of an opening is recorded before it is reported, in the store and in a file beside the key:
+//! 3. The first block says which room the disk belongs to, once one has used it. Another room's metadata server is refused: it would write over
+//!    what is there.
+//! 4. The first failed flush of an opening is recorded before it is reported, in the store and in a file beside the key:
 //!    either is enough. Further ones begin incarnations that no later opening has. Where each opening is another incarnation
 //!    there is nothing to record, and a flush without an answer is no failure.
 //!
@@ -23,12 +25,10 @@ use parking_lot::Mutex;
 
 use crate::attachment;
 use crate::bytes::{array_at, u32_at, u64_at};
+use crate::first_block::{Changing, MAGIC, NO_ROOM, VERSION, head};
+use crate::frame::ROOM_LEN;
 use crate::{BLOCK_LEN, BlockExtent, Boot, DiskId, Reason};
 
-const MAGIC: [u8; 8] = *b"SRNETDSK";
-const VERSION: u32 = 1;
-/// Bytes of the first block that its hash covers.
-const HASHED: usize = BLOCK_LEN - 32;
 /// Bytes at the start of a device that must be zeros for it to be taken for empty.
 const EMPTY_LEN: u64 = 1 << 20;
 const INCARNATION_CONTEXT: &str = "strongroom 2026 netdisk v1 life of unflushed writes";
@@ -120,6 +120,10 @@ pub struct Store {
     id: DiskId,
     blocks: u64,
     surroundings: Surroundings,
+    /// The room that has it, or [`NO_ROOM`].
+    room: Mutex<[u8; ROOM_LEN]>,
+    /// Held while that changes.
+    claiming: Mutex<()>,
     /// Openings in which a flush failed, before this one.
     failures: u64,
     /// Bytes of the file of failures when this was opened.
@@ -142,24 +146,22 @@ impl Store {
             return Err(StoreError::NotEmpty);
         }
         let blocks = device.len() / BLOCK_LEN as u64 - 1;
-        device.write_at(&head(id, blocks, 0), 0)?;
+        device.write_at(&head(id, blocks, 0, NO_ROOM), 0)?;
         device.flush()?;
         Ok(())
     }
 
     /// Opens the store on `device`.
     pub fn open(device: Arc<dyn Device>, surroundings: Surroundings) -> Result<Self, StoreError> {
+        let mut first = vec![0; BLOCK_LEN];
         if device.len() < EMPTY_LEN {
             return Err(StoreError::NotAStore);
         }
-        let mut first = vec![0; BLOCK_LEN];
         device.read_at(&mut first, 0)?;
         if first[..8] != MAGIC {
             return Err(StoreError::NotAStore);
         }
-        if blake3::hash(&first[..HASHED]) != blake3::Hash::from_bytes(array_at(&first, HASHED)) {
-            return Err(StoreError::Damaged);
-        }
+        let changing = Changing::of(&first).ok_or(StoreError::Damaged)?;
         let version = u32_at(&first, 8);
         if version != VERSION || u32_at(&first, 12) != BLOCK_LEN as u32 {
             return Err(StoreError::Version(version));
@@ -182,7 +184,9 @@ impl Store {
             id: DiskId(array_at(&first, 16)),
             blocks,
             surroundings,
-            failures: u64_at(&first, 40),
+            room: Mutex::new(changing.room),
+            claiming: Mutex::default(),
+            failures: changing.failures,
             marks,
             failed: AtomicU64::new(0),
             recorded: Mutex::new(false),
@@ -256,6 +260,25 @@ impl Store {
             .discard(offset(extent.start), extent.blocks * BLOCK_LEN as u64)
     }
 
+    /// Makes `next` the room that has the disk, durably, where it is `room`'s or nobody's. False, and no change, where it is another's.
+    pub(crate) fn claim(&self, room: [u8; ROOM_LEN], next: [u8; ROOM_LEN]) -> io::Result<bool> {
+        let _one = self.claiming.lock();
+        let has_it = self.room.lock();
+        if *has_it != room && *has_it != NO_ROOM {
+            return Ok(false);
+        }
+        if *has_it != next {
+            // Within the lock: a failed flush writes the first block too.
+            let failures = self.failures + self.failed.load(Ordering::SeqCst).min(1);
+            let head = head(self.id, self.blocks, failures, next);
+            self.device.write_at(&head, 0)?;
+            drop(has_it);
+            self.flush()?;
+            *self.room.lock() = next;
+        }
+        Ok(true)
+    }
+
     fn count_failure(&self) {
         self.failed.fetch_add(1, Ordering::SeqCst);
         // Failures at the same time wait for the record, too.
@@ -263,9 +286,10 @@ impl Store {
         if *recorded {
             return;
         }
-        let in_store = self
-            .device
-            .write_at(&head(self.id, self.blocks, self.failures + 1), 0);
+        let room = self.room.lock();
+        let head = head(self.id, self.blocks, self.failures + 1, *room);
+        let in_store = self.device.write_at(&head, 0);
+        drop(room);
         let beside = self.surroundings.failures.as_ref().map(|path| {
             let mut file = fs::OpenOptions::new()
                 .create(true)
@@ -286,20 +310,6 @@ impl Store {
 /// The offset of a client's block, in bytes.
 fn offset(block: u64) -> u64 {
     (block + 1) * BLOCK_LEN as u64
-}
-
-/// The first block.
-fn head(id: DiskId, blocks: u64, failures: u64) -> [u8; BLOCK_LEN] {
-    let mut out = [0; BLOCK_LEN];
-    out[0..8].copy_from_slice(&MAGIC);
-    out[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    out[12..16].copy_from_slice(&(BLOCK_LEN as u32).to_le_bytes());
-    out[16..32].copy_from_slice(&id.0);
-    out[32..40].copy_from_slice(&blocks.to_le_bytes());
-    out[40..48].copy_from_slice(&failures.to_le_bytes());
-    let hash = blake3::hash(&out[..HASHED]);
-    out[HASHED..].copy_from_slice(hash.as_bytes());
-    out
 }
 
 /// The reason that goes with a failure of the store.
@@ -377,7 +387,7 @@ mod tests {
         }
         assert!(matches!(refusal(vec![0; 1 << 20]), StoreError::NotAStore));
         let mut longer = vec![0; 2 << 20];
-        longer[..BLOCK_LEN].copy_from_slice(&head(DiskId([3; 16]), 512, 0));
+        longer[..BLOCK_LEN].copy_from_slice(&head(DiskId([3; 16]), 512, 0, NO_ROOM));
         assert!(matches!(refusal(longer), StoreError::Damaged));
     }
 
@@ -397,6 +407,29 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_is_one_rooms_until_that_releases_it_also_after_a_failed_flush() {
+        let device = device();
+        let store = open(&device, b"one");
+        let (one, two) = ([1; ROOM_LEN], [2; ROOM_LEN]);
+        // To release what nobody has changes nothing.
+        assert!(store.claim(two, NO_ROOM).unwrap());
+        assert!(store.claim(one, one).unwrap());
+        assert!(!store.claim(two, two).unwrap());
+        assert!(!store.claim(two, NO_ROOM).unwrap());
+        *device.1.lock() = Some(io::ErrorKind::Other);
+        store.flush().unwrap_err();
+        // What is not durable does not count.
+        store.claim(one, NO_ROOM).unwrap_err();
+        assert!(!store.claim(two, two).unwrap());
+        *device.1.lock() = None;
+        let store = open(&device, b"one");
+        assert_eq!(store.failures, 1);
+        assert!(store.claim(one, NO_ROOM).unwrap());
+        assert!(store.claim(two, two).unwrap());
+        assert!(!open(&device, b"one").claim(one, one).unwrap());
+    }
+
+    #[test]
     fn a_failed_flush_is_remembered_beside_the_key_too() {
         let dir = tempfile::tempdir().unwrap();
         let device = device();
@@ -409,7 +442,9 @@ mod tests {
         *device.1.lock() = Some(io::ErrorKind::Other);
         store.flush().unwrap_err();
         // The store itself forgets it, as a disk that fails may.
-        device.write_at(&head(DiskId([3; 16]), 255, 0), 0).unwrap();
+        device
+            .write_at(&head(DiskId([3; 16]), 255, 0, NO_ROOM), 0)
+            .unwrap();
         let again = Store::open(device, surroundings).unwrap();
         assert_ne!(again.incarnation(), first);
     }

@@ -9,7 +9,8 @@
 //!    worth nothing.
 //! 5. A disk remembers the latest metadata server that set its groups until it is restarted. So a server proves that it is the only one
 //!    after it learned of a disk's start, before it sets groups there.
-//! 6. Until the disk has its first group, what an earlier server gave, or this one at another address, may be good. Nothing of that is known,
+//! 6. A disk is one room's: it gets no group here while it belongs to another.
+//! 7. Until the disk has its first group, what an earlier server gave, or this one at another address, may be good. Nothing of that is known,
 //!    so it can be waited for only: until the group is there, or its time is over.
 
 use std::collections::BTreeSet;
@@ -144,6 +145,10 @@ pub(crate) struct Disk {
     /// Some of those may be of this incarnation of the server.
     replaces: bool,
     reachable: AtomicBool,
+    /// The room's id.
+    room: [u8; 16],
+    /// It belongs to another room.
+    foreign: AtomicBool,
     lifetime: Duration,
     tally: std::sync::Arc<Tally>,
     fence: std::sync::Arc<dyn Fence>,
@@ -152,7 +157,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// `longest`: the lifetime of what may have been given before. `lifetime`: of what is given now.
     pub(crate) fn new(
-        disk: crate::enrol::Disk,
+        (disk, room): (crate::enrol::Disk, [u8; 16]),
         (before, longest): (Before, Duration),
         timeout: Duration,
         lifetime: Duration,
@@ -174,6 +179,8 @@ impl Disk {
             unknown_until: Instant::now() + unknown,
             replaces: before == Before::Replaced,
             reachable: AtomicBool::new(false),
+            room,
+            foreign: AtomicBool::new(false),
             lifetime,
             tally,
             fence,
@@ -267,6 +274,7 @@ impl Disk {
         };
         let lifetime = self.admin.lifetime()?;
         self.fence.prove().map_err(DiskError::Unreachable)?;
+        self.claim()?;
         self.admin.set_groups_of(lifetime, &[id])?;
         let mut state = self.state.lock();
         state.group = Some(Group {
@@ -282,6 +290,20 @@ impl Disk {
         self.tally.group();
         tracing::info!(disk = %self.name, group = id.0, "a fresh group of capabilities");
         Ok(())
+    }
+
+    /// Nothing is written to a disk that another room uses: both would write to the same blocks.
+    fn claim(&self) -> Result<(), DiskError> {
+        let claimed = match self.admin.claim(self.room) {
+            // One of an earlier version: it does not know the request.
+            Err(DiskError::NotAuthentic) => Ok(()),
+            other => other,
+        };
+        let foreign = matches!(claimed, Err(DiskError::OtherRoom));
+        if foreign && !self.foreign.swap(foreign, Ordering::Relaxed) {
+            tracing::error!(disk = %self.name, "the disk belongs to another room, and is not used: remove it here or there");
+        }
+        claimed
     }
 
     fn make(

@@ -131,6 +131,8 @@ pub struct Removal {
 /// Who gives capabilities.
 pub struct Authority {
     disks: RwLock<BTreeMap<DiskId, Arc<Disk>>>,
+    /// What the disks know the room by.
+    room: [u8; 16],
     group_ids: GroupIdAllocator,
     lifetimes: Lifetimes,
     revocation_timeout: Duration,
@@ -156,6 +158,7 @@ impl Authority {
     pub fn new(room: &Room, timing: Timing, fence: Arc<dyn Fence>) -> room::Result<Arc<Self>> {
         let authority = Self {
             disks: RwLock::default(),
+            room: crate::enrol::id_of(room)?,
             group_ids: GroupIdAllocator::default(),
             lifetimes: Lifetimes::begin(room, timing.capability_lifetime)?,
             revocation_timeout: timing.revocation_timeout,
@@ -197,7 +200,7 @@ impl Authority {
     ) -> std::io::Result<()> {
         let id = disk.address.id;
         let disk = Arc::new(Disk::new(
-            disk,
+            (disk, self.room),
             (before, self.lifetimes.longest()),
             TIMEOUT,
             self.lifetimes.present,

@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod admission;
+mod claims;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;

@@ -139,6 +139,23 @@ impl Admin {
         self.ask_in(boot, Op::SetGroups, &payload, 0).map(drop)
     }
 
+    /// Takes the disk for the room with this id, durably; nothing happens where it has it already. A disk of a version before this does
+    /// not understand it, which is `NotAuthentic`.
+    ///
+    /// # Errors
+    /// `OtherRoom` where it is another room's.
+    pub fn claim(&self, room: [u8; 16]) -> Result<(), DiskError> {
+        self.ask(Op::Claim, &[room, room].concat(), 0).map(drop)
+    }
+
+    /// Releases the disk, which is then for any room.
+    ///
+    /// # Errors
+    /// As for [`claim`](Self::claim).
+    pub fn release(&self, room: [u8; 16]) -> Result<(), DiskError> {
+        self.ask(Op::Claim, &[room, [0; 16]].concat(), 0).map(drop)
+    }
+
     /// Revokes capabilities of a group. Returns when no request under any of them is running.
     pub fn revoke(&self, group: GroupId, capabilities: &[CapabilityId]) -> Result<(), DiskError> {
         for some in capabilities.chunks(REVOKED_MAX) {

@@ -373,7 +373,7 @@ fn record_storage_time(op: Op, us: u32) {
         Op::Flush | Op::WriteDurable => {
             tracing::event!(name: spans::DEVICE_SYNC, target: spans::TARGET, LEVEL, ns)
         }
-        Op::Status | Op::SetGroups | Op::Revoke | Op::Discard => {}
+        Op::Status | Op::SetGroups | Op::Revoke | Op::Discard | Op::Claim => {}
     }
 }
 
@@ -415,6 +415,7 @@ fn miss(reason: Reason, words: &[u8], address: &DiskAddress) -> Miss {
         Reason::Revoked => DiskError::Revoked,
         Reason::UnknownGroup => DiskError::UnknownGroup,
         Reason::Overtaken => DiskError::Overtaken,
+        Reason::OtherRoom => DiskError::OtherRoom,
         Reason::Expired => DiskError::Expired,
         Reason::WrongDisk => DiskError::WrongDisk,
         Reason::NotAuthentic | Reason::PayloadNotAuthentic => DiskError::NotAuthentic,

@@ -93,6 +93,9 @@ pub enum DiskError {
     /// Another metadata server has taken this one's place.
     #[error("another metadata server has taken the disk over")]
     Overtaken,
+    /// It is in use by another room, whose data is on it.
+    #[error("the disk belongs to another room")]
+    OtherRoom,
 }
 
 /// A connection to one disk, opened when first needed and opened again when it breaks. All methods may be called from many

@@ -16,9 +16,9 @@ use super::Shared;
 use super::check::{Access, KeyCache};
 use super::metrics::add;
 use super::proof::Proof;
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::{array_at, u32_at, u64_at};
 use crate::capability::CAPABILITY_MAX;
-use crate::frame::{Op, REQUEST_LEN, ReplyHead, RequestHead};
+use crate::frame::{Op, REQUEST_LEN, ROOM_LEN, ReplyHead, RequestHead};
 use crate::wire::{AHEAD, Wire};
 use crate::{BlockExtent, CapabilityId, GroupId, Reason, Writer, sign, store};
 
@@ -340,6 +340,13 @@ fn act(
                 .groups
                 .revoke(group, &ids, timeout)
                 .map_err(refused)?;
+        }
+        Op::Claim => {
+            let (room, next) = (array_at(buffer, 0), array_at(buffer, ROOM_LEN));
+            let claimed = storage.of(|| shared.store.claim(room, next));
+            if !claimed.map_err(failed)? {
+                return Err(refused(Reason::OtherRoom));
+            }
         }
         Op::Discard => {
             let groups = &shared.guard.groups;

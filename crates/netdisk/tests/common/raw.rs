@@ -20,6 +20,7 @@ pub(crate) const FLUSH: u8 = 3;
 pub(crate) const STATUS: u8 = 16;
 pub(crate) const SET_GROUPS: u8 = 17;
 pub(crate) const DISCARD: u8 = 19;
+pub(crate) const CLAIM: u8 = 20;
 
 /// A request, before it is bytes.
 #[derive(Clone)]

@@ -268,6 +268,33 @@ fn nobody_manages_a_disk_with_a_capabilitys_secret() {
 }
 
 #[test]
+fn a_disk_is_taken_by_one_room_with_the_management_key_alone() {
+    let mut target = Target::new();
+    let claim = |at, room: u8, next: u8| {
+        let ids = [[room; 16], [next; 16]].concat();
+        Request::management(raw::CLAIM, at, ids)
+    };
+    let at = target.at();
+    let of_a_client = Request {
+        secret: target.write().secret,
+        ..claim(at, 1, 1)
+    };
+    target.refuses(&of_a_client, Reason::NotAuthentic, false);
+    assert_eq!(target.refusal(&claim(at, 1, 1).bytes()), (None, true));
+    target.refuses(&claim(at, 2, 2), Reason::OtherRoom, true);
+    target.refuses(&claim(at, 2, 0), Reason::OtherRoom, true);
+    let admin = target.disk.admin();
+    assert!(matches!(admin.claim([2; 16]), Err(DiskError::OtherRoom)));
+    admin.claim([1; 16]).unwrap();
+    // For longer than its server lives.
+    target.disk.restart();
+    let admin = target.disk.admin();
+    assert!(matches!(admin.claim([2; 16]), Err(DiskError::OtherRoom)));
+    admin.release([1; 16]).unwrap();
+    admin.claim([2; 16]).unwrap();
+}
+
+#[test]
 fn a_request_with_any_bit_flipped_is_not_done_and_takes_no_nonce() {
     let target = Target::new();
     let good = target.write().bytes();

@@ -93,7 +93,7 @@ fn what_earlier_servers_gave_is_good_for_as_long_as_they_gave_it() {
         key: keys.key,
     };
     let disk = Disk::new(
-        disk,
+        (disk, [0; 16]),
         (Before::Earlier, away.lifetimes.longest()),
         TIMEOUT,
         away.lifetimes.present,
