@@ -145,10 +145,11 @@ impl Groups {
         state.sequence = state.sequence.wrapping_add(1);
         state.writer = writer;
         let mut before = std::mem::take(&mut state.groups);
-        state.groups = valid
-            .iter()
-            .map(|group| (*group, before.remove(group).flatten()))
-            .collect();
+        for group in valid {
+            // One that is named twice keeps its bits.
+            let bits = || before.remove(group).flatten();
+            state.groups.entry(*group).or_insert_with(bits);
+        }
         self.drain(&mut state, timeout, |state| {
             state
                 .running
@@ -260,6 +261,10 @@ mod tests {
         groups.revoke(ONE, &[CapabilityId(5)], LONG).unwrap();
         groups
             .set(NOBODY, groups.sequence(), &[ONE, GroupId(2)], LONG)
+            .unwrap();
+        assert_eq!(groups.allowed(ONE, CapabilityId(5)), Err(Reason::Revoked));
+        groups
+            .set(NOBODY, groups.sequence(), &[ONE, ONE], LONG)
             .unwrap();
         assert_eq!(groups.allowed(ONE, CapabilityId(5)), Err(Reason::Revoked));
         groups.set(NOBODY, groups.sequence(), &[], LONG).unwrap();
