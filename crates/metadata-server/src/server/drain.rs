@@ -177,7 +177,7 @@ fn step(incarnation: &Incarnation, id: DiskId) -> Result<(), String> {
     reclaim_grants(incarnation, id)?;
     match report.unreadable.first() {
         Some(first) => Err(format!(
-            "{} ranges do not open, and stay; the first: {first}. `strongroom check --repair` gives them up",
+            "{} ranges do not open, and stay; the first: {first}. Delete the file, or write it again, and delete the snapshots that have it: it is the one that cannot be read (`find MOUNTPOINT -type f -exec cat {{}} + >/dev/null` names it)",
             report.unreadable.len()
         )),
         None => Ok(()),
