@@ -58,6 +58,11 @@ pub enum StoreError {
         "its first block is damaged; what clients stored may be whole, but nobody can say whose disk this is"
     )]
     Damaged,
+    /// The device is shorter than the disk.
+    #[error(
+        "it has {0} bytes, and the disk {1}: a part of it is missing, and with that what clients stored there"
+    )]
+    Shorter(u64, u64),
     /// Another disk's.
     #[error("it is the store of another disk than the key's")]
     OtherDisk,
@@ -154,7 +159,7 @@ impl Store {
     /// Opens the store on `device`.
     pub fn open(device: Arc<dyn Device>, surroundings: Surroundings) -> Result<Self, StoreError> {
         let mut first = vec![0; BLOCK_LEN];
-        if device.len() < EMPTY_LEN {
+        if device.len() < BLOCK_LEN as u64 {
             return Err(StoreError::NotAStore);
         }
         device.read_at(&mut first, 0)?;
@@ -168,8 +173,8 @@ impl Store {
         }
         let blocks = u64_at(&first, 32);
         if blocks >= device.len() / BLOCK_LEN as u64 {
-            // The device is shorter than it was.
-            return Err(StoreError::Damaged);
+            let all = blocks.saturating_add(1).saturating_mul(BLOCK_LEN as u64);
+            return Err(StoreError::Shorter(device.len(), all));
         }
         let marks = match &surroundings.failures {
             Some(path) => match fs::metadata(path) {
@@ -388,7 +393,12 @@ mod tests {
         assert!(matches!(refusal(vec![0; 1 << 20]), StoreError::NotAStore));
         let mut longer = vec![0; 2 << 20];
         longer[..BLOCK_LEN].copy_from_slice(&head(DiskId([3; 16]), 512, 0, NO_ROOM));
-        assert!(matches!(refusal(longer), StoreError::Damaged));
+        assert!(matches!(
+            refusal(longer),
+            StoreError::Shorter(0x20_0000, 0x20_1000)
+        ));
+        let short = bytes[..512 << 10].to_vec();
+        assert!(matches!(refusal(short), StoreError::Shorter(..)));
     }
 
     #[test]

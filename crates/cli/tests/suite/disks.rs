@@ -55,3 +55,37 @@ fn a_server_takes_as_many_connections_as_it_says_below_a_low_soft_limit_of_open_
     }
     assert!(disk.stop().success());
 }
+
+/// New keys that could not be kept were in the way of the next try, and so was what a server with a key that is not there left.
+#[test]
+fn what_fails_leaves_nothing_in_the_way_of_the_next_try() {
+    let s = with_disk();
+    let rotate = ["disk", "key", "rotate", "--key", "d1.key", "--key-out"];
+    std::fs::write(s.path("d1.key.failures"), "x").unwrap();
+    let failing = ["d2.key", "--add-out", "nowhere/d2.add"];
+    let ran = s.run(rotate.iter().chain(&failing));
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("nowhere/d2.add"), "{}", ran.err);
+    let serve = ["disk", "serve", "--listen", "127.0.0.1:0", "--store"];
+    let ran = s.run(serve.iter().chain(&["d1.store", "--key", "d2.key"]));
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    s.ok(rotate.iter().chain(&["d2.key"]));
+    let count = std::fs::read(s.path("d2.key.failures")).unwrap();
+    assert_eq!(count, b"x");
+}
+
+#[test]
+fn a_store_that_was_cut_short_is_called_that() {
+    let s = with_disk();
+    let mut options = std::fs::File::options();
+    options.write(true);
+    let serve = ["disk", "serve", "--listen", "127.0.0.1:0", "--store"];
+    for len in [8 << 20, 512 << 10] {
+        let store = options.open(s.path("d1.store")).unwrap();
+        store.set_len(len).unwrap();
+        let ran = s.run(serve.iter().chain(&["d1.store", "--key", "d1.key"]));
+        assert_eq!(ran.code, 5);
+        let expected = format!("d1.store: it has {len} bytes, and the disk 16777216:");
+        assert!(ran.err.contains(&expected), "{}", ran.err);
+    }
+}

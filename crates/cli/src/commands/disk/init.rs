@@ -172,7 +172,7 @@ pub(super) fn key_file(path: &Path, error: KeyFileError) -> Error {
 pub(super) fn store(path: &Path, error: StoreError) -> Error {
     let exit = match &error {
         StoreError::Io(error) => return Error::host(path, std::io::Error::from(error.kind())),
-        StoreError::Damaged => Exit::Damaged,
+        StoreError::Damaged | StoreError::Shorter(..) => Exit::Damaged,
         StoreError::Version(_) => Exit::Newer,
         _ => Exit::Failed,
     };

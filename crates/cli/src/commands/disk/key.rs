@@ -96,14 +96,23 @@ fn rotate(args: &Rotate, global: &Global) -> Result<()> {
     let renewed = keys
         .renewed(args.overlap)
         .map_err(|e| key_file(&args.key, e))?;
-    // Failed flushes are counted beside the key: the count goes along.
-    if failures[0].exists() {
-        std::fs::copy(&failures[0], &failures[1]).map_err(|e| Error::host(&failures[1], e))?;
-    }
-    renewed
-        .write(&args.key_out)
-        .map_err(|e| key_file(&args.key_out, e))?;
-    renewed.write_part(&part).map_err(|e| key_file(&part, e))?;
+    let keep = || {
+        renewed
+            .write(&args.key_out)
+            .map_err(|e| key_file(&args.key_out, e))?;
+        renewed.write_part(&part).map_err(|e| key_file(&part, e))?;
+        // Failed flushes are counted beside the key: the count goes along.
+        if failures[0].exists() {
+            std::fs::copy(&failures[0], &failures[1]).map_err(|e| Error::host(&failures[1], e))?;
+        }
+        Ok(())
+    };
+    keep().inspect_err(|_| {
+        // They were created here, and would be in the way of the next try.
+        for path in [&args.key_out, &part, &failures[1]] {
+            let _ = std::fs::remove_file(path);
+        }
+    })?;
     if global.json {
         output::json_line(&json!({
             "disk": renewed.id.to_string(),

@@ -151,11 +151,13 @@ fn profile(args: &Args) -> Profile {
     }
     let failures = Surroundings::failures(&args.key);
     // A rule needs the file. Where it cannot be created, a failure is counted in memory alone.
-    let _ = File::options()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(&failures);
+    if args.key.is_file() {
+        let _ = File::options()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&failures);
+    }
     let mut read = vec![args.key.clone()];
     read.extend(Surroundings::read_for(&args.store));
     Profile {
