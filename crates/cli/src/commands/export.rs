@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::access::{Access, Intent, OpenArgs};
 use crate::acls;
 use crate::args::Global;
+use crate::confinement;
 use crate::error::{Error, Result};
 use crate::output::{self, Failures};
 use crate::place::{RoomPath, readable_path};
@@ -82,10 +83,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         _ => Error::host(&args.tar, e),
     };
     // Written beside, so that a file of that name is always a whole stream; under a name that nobody can know before.
-    let directory = directory_of(&args.tar);
+    let directory = confinement::directory(&args.tar);
     let mut beside = tempfile::Builder::new();
     let beside = beside.prefix(".strongroom-").suffix(".part");
-    let beside = beside.tempfile_in(directory).map_err(failed)?;
+    let beside = beside.tempfile_in(&directory).map_err(failed)?;
     let (beside, failures) = export(&args, &from, beside, global)?;
     beside.as_file().sync_all().map_err(failed)?;
     let named = match args.force {
@@ -103,12 +104,6 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(failed)?;
     failures.end()
-}
-
-fn directory_of(path: &Path) -> &Path {
-    path.parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
 }
 
 fn export<W: Write>(args: &Args, from: &RoomPath, to: W, global: &Global) -> Result<(W, Failures)> {

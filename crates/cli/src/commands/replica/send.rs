@@ -14,6 +14,7 @@ use crate::access::{Intent, OpenArgs};
 use crate::args::Global;
 use crate::blamed::BlamedWriter;
 use crate::commands::snapshot::Reached;
+use crate::confinement::directory;
 use crate::error::{Error, Result};
 use crate::limit::Limited;
 use crate::output;
@@ -130,7 +131,36 @@ fn to_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> R
 fn fill<T>(file: &File, write: impl FnOnce(&mut dyn Write) -> Result<T>, path: &Path) -> Result<T> {
     let mut out = BufWriter::new(file);
     let value = write(&mut out)?;
-    let done = out.flush().and_then(|()| file.sync_all());
+    let done = out.flush().and_then(|()| {
+        file.sync_all()?;
+        // And its name.
+        File::open(directory(path))?.sync_all()
+    });
     done.map_err(|e| Error::host(path, e))?;
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What failed: only the contents were synced, so that a power cut could take the file after `send` had ended.
+    #[test]
+    fn a_file_whose_name_cannot_be_synced_is_not_sent() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("streams");
+        std::fs::create_dir(&directory).unwrap();
+        let write = |moves: bool| {
+            let path = directory.join(if moves { "lost" } else { "kept" });
+            to_file(&path, |out| {
+                out.write_all(b"stream").unwrap();
+                if moves {
+                    std::fs::rename(&directory, place.path().join("moved")).unwrap();
+                }
+                Ok(())
+            })
+        };
+        write(false).unwrap();
+        assert!(write(true).is_err());
+    }
 }
