@@ -3,7 +3,8 @@
 //! 1. Each copy is replaced atomically, the first one before the backup: a crash leaves two good copies, one perhaps
 //!    a revision behind.
 //! 2. A copy is used only after its authentication held; a copy that does not parse gives way to the other one, and
-//!    that is said.
+//!    that is said. So does one with a feature, suite or kind of slot that this version does not know, unless the other one's key
+//!    proves that a newer version wrote it.
 
 use std::io::ErrorKind;
 
@@ -94,11 +95,8 @@ fn load_with(
 ) -> Result<Loaded> {
     let first = read(storage, HEADER);
     let second = read(storage, BACKUP);
-    if let (Err(Error::Unsupported(what)), _) | (Err(_), Err(Error::Unsupported(what))) =
-        (&first, &second)
-    {
-        return Err(Error::Unsupported(what.clone()));
-    }
+    // One that this version does not know, which damage can make of any.
+    let mut unknown = None;
     let mut problems = Vec::new();
     // A copy that could not be read may be the one that counts.
     let mut unread = None;
@@ -107,6 +105,10 @@ fn load_with(
         match copy {
             Ok((header, bytes)) => copies.push((name, header, bytes)),
             Err(Error::HeaderDamaged(why)) => problems.push(format!("{name}: {why}")),
+            Err(Error::Unsupported(what)) => {
+                problems.push(format!("{name}: damaged ({what})"));
+                unknown.get_or_insert((name, what));
+            }
             Err(e) => {
                 problems.push(format!("{name}: {e}"));
                 if !matches!(&e, Error::Io(e) if e.kind() == ErrorKind::NotFound) {
@@ -122,6 +124,12 @@ fn load_with(
     for (name, header, bytes) in copies {
         match unlock(&header) {
             Ok((master, previous)) => {
+                if let Some((name, what)) = unknown {
+                    let bytes = storage::read_limited(storage, name, HEADER_MAX)?;
+                    if header.is_newer_copy(&bytes, &master) {
+                        return Err(Error::Unsupported(what));
+                    }
+                }
                 // A crash between the two, or an older one put back: it would keep removed slots alive.
                 if differ && problems.is_empty() {
                     problems.push("the two copies of the header differ".into());
@@ -155,7 +163,10 @@ fn load_with(
             Err(Error::WrongCredential(kind))
         }
         Some(e) => Err(e.into()),
-        None => Err(Error::HeaderDamaged(problems.join("; "))),
+        None => Err(match unknown {
+            Some((_, what)) => Error::Unsupported(what),
+            None => Error::HeaderDamaged(problems.join("; ")),
+        }),
     }
 }
 

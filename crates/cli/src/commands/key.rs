@@ -226,6 +226,8 @@ pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
     let mut problems = Vec::new();
     // One that cannot be read may be whole: there is nothing to restore.
     let mut unread = None;
+    // Damage can make of any name one that only a newer version knows: the other copy has it right.
+    let mut newer = None;
     let bucket = crate::bucket::storage(room, true).map_err(|e| Error::host(room, e))?;
     for name in ["header.json", "header.backup.json"] {
         let bytes = match &bucket {
@@ -260,17 +262,21 @@ pub(crate) fn read_header(room: &Path, global: &Global) -> Result<Header> {
                 }
                 return Ok(header);
             }
-            Ok(Err(newer)) => {
-                return Err(Error::said(
-                    Exit::Newer,
-                    format!("{}: {newer}", room.display()),
-                ));
+            Ok(Err(problem)) => {
+                problems.push(format!("{name}: {problem}"));
+                newer.get_or_insert(problem);
             }
             Err(problem) => problems.push(format!("{name}: {problem}")),
         }
     }
     if let Some(error) = unread {
         return Err(error);
+    }
+    if let Some(newer) = newer {
+        return Err(Error::said(
+            Exit::Newer,
+            format!("{}: {newer}", room.display()),
+        ));
     }
     Err(Error::said(
         Exit::HeaderDamaged,

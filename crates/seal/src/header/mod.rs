@@ -205,6 +205,12 @@ impl Header {
         Ok(())
     }
 
+    /// Whether bytes that [`parse`](Self::parse) does not know are another copy of this room's header, written by a newer version: not, where
+    /// they only became unknown by damage. Those of a newer format always may be.
+    pub fn is_newer_copy(&self, bytes: &[u8], master: &MasterKey) -> bool {
+        text::is_newer(bytes, &self.room, master)
+    }
+
     /// The bytes of the header file, authenticated under the master key. At most [`crate::HEADER_LEN_MAX`].
     ///
     /// # Panics

@@ -49,8 +49,8 @@ use crate::secret::{array_from_hex, from_hex, to_hex};
 use crate::slot::{AGE_FILE_LEN_MAX, KeySlot, RECIPIENTS_MAX, SlotMethod, is_allowed};
 use crate::wrap::WrappedKey;
 use crate::{
-    Argon2Cost, HEADER_LEN_MAX, HeaderError, LABEL_LEN_MAX, MasterKey, SLOTS_MAX, SealError,
-    SlotKind, UNIT_LEN,
+    Argon2Cost, HEADER_LEN_MAX, HeaderError, LABEL_LEN_MAX, MasterKey, RoomId, SLOTS_MAX,
+    SealError, SlotKind, UNIT_LEN,
 };
 
 /// The room left for everything of a header but its slots.
@@ -274,6 +274,25 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
     })
 }
 
+/// Whether bytes that are no header to this version are one of a newer version, which wrote it with this master key.
+pub(crate) fn is_newer(bytes: &[u8], room: &RoomId, master: &MasterKey) -> bool {
+    let Ok(any) = serde_json::from_slice::<AnyVersion<'_>>(bytes) else {
+        return false;
+    };
+    let Ok(body) = serde_json::from_str::<AnyBody>(any.body.get()) else {
+        return false;
+    };
+    if body.format > FORMAT {
+        // How it is authenticated is not known.
+        return true;
+    }
+    let mac = serde_json::from_slice::<File<'_>>(bytes)
+        .ok()
+        .and_then(|file| array_from_hex(&file.mac));
+    let key = master.header_key(room);
+    mac.is_some_and(|mac: [u8; 32]| key.verify(any.body.get().as_bytes(), &mac).is_ok())
+}
+
 fn read_previous(text: PreviousText) -> Result<Previous, HeaderError> {
     let wrapped = read_wrapped("previous", &text.nonce, &text.wrapped)?;
     Ok(Previous {
@@ -397,4 +416,27 @@ fn not_hex(field: &str, len: usize) -> HeaderError {
 /// Text from an unverified header in a form for messages: short, without control characters.
 fn shortened(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(160).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NewCredential, Secret};
+
+    #[test]
+    fn a_copy_of_a_newer_version_is_one_that_the_key_vouches_for() {
+        let key = NewCredential::RawKey(Secret::from(vec![1; 32]));
+        let suite = crate::Suite::Aes256Gcm;
+        let (mut header, master) = Header::create(suite, key, "").unwrap();
+        header.features.push("time travel".into());
+        let newer = String::from_utf8(write(&header, &master)).unwrap();
+        let is_newer = |text: &str| header.is_newer_copy(text.as_bytes(), &master);
+        assert!(Header::parse(newer.as_bytes()).is_err() && is_newer(&newer));
+        let damaged = newer.replace("time travel", "time gravel");
+        assert!(Header::parse(damaged.as_bytes()).is_err() && !is_newer(&damaged));
+        assert!(!is_newer("") && !is_newer("{\"body\": {}}"));
+        let other_format = damaged.replace("\"format\": 1", "\"format\": 2");
+        assert!(is_newer(&other_format));
+        assert!(!header.is_newer_copy(newer.as_bytes(), &MasterKey::random()));
+    }
 }

@@ -45,6 +45,32 @@ fn a_damaged_slot_in_the_first_header_is_not_taken_for_a_wrong_passphrase() {
     );
 }
 
+/// What failed: damage in one copy to a name that only newer versions could know refused the room as theirs, though the other copy was whole.
+#[test]
+fn an_unknown_name_in_one_header_is_damage_where_nothing_vouches_for_it() {
+    for (from, to) in [
+        ("\"features\": []", "\"features\": [\"catalog-qages\"]"),
+        ("\"suite\": \"aes-256-gcm\"", "\"suite\": \"aes-256-gcl\""),
+        ("\"kind\": \"raw-key\"", "\"kind\": \"raw-kex\""),
+    ] {
+        for name in ["header.json", "header.backup.json"] {
+            let golden = Copy::new();
+            let good = fs::read_to_string(golden.file(name)).unwrap();
+            let damaged = good.replace(from, to);
+            assert_ne!(damaged, good);
+            fs::write(golden.file(name), damaged).unwrap();
+            golden.open().unwrap().close().unwrap();
+            assert_eq!(fs::read_to_string(golden.file(name)).unwrap(), good);
+        }
+    }
+    // How a newer format is authenticated is not known.
+    let golden = Copy::new();
+    let newer = fs::read_to_string(golden.file("header.json")).unwrap();
+    let newer = newer.replace("\"format\": 1", "\"format\": 2");
+    fs::write(golden.file("header.json"), newer).unwrap();
+    assert!(matches!(golden.open().unwrap_err(), Error::Unsupported(_)));
+}
+
 #[test]
 fn both_headers_damaged_says_what_to_restore() {
     let golden = Copy::new();
