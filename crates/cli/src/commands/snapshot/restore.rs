@@ -3,10 +3,11 @@
 //! 1. Before anything is changed, a snapshot of the room as it is now is created: a restore can be undone.
 //! 2. The copy is made whole under another name first. If any of it cannot be made, it is removed, and nothing else was changed.
 //! 3. The copy and what it replaces change places in one step; then what was replaced is removed. The whole room is the exception:
-//!    its names change places one after the other, in one transaction where this process has the room open.
+//!    its names change places one after the other, in one transaction where this process has the room open. If one of them cannot, all
+//!    go back.
 //! 4. What programs changed at the target through a mount, while the copy was made, is in a snapshot of its own before it is removed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ use crate::hex::path_from_hex;
 use crate::output::{self, Failures};
 use crate::place::{RoomPath, path_in};
 use crate::progress::Bar;
-use crate::tree::{self, Fault, Meta, Source, Tree};
+use crate::tree::{self, Fault, FileId, Meta, Source, Tree};
 
 pub(super) const HELP: &str = "Contents, holes, mode, owner, times, extended attributes, ACLs, and hard links within a directory are those of \
 the snapshot. What is there now is replaced as a whole, in one step. First a snapshot before-restore-TIME is created: restore from \
@@ -235,6 +236,9 @@ fn must_be_directory(tree: &dyn Tree, to: &RoomPath, parent: &Path) -> Result<()
     }
 }
 
+/// A name that was moved: from, to and how.
+type Moved = (PathBuf, PathBuf, RenameMode);
+
 struct Restore<'a> {
     access: &'a Access,
     source: &'a dyn Source,
@@ -330,16 +334,68 @@ impl Restore<'_> {
             then.insert(name);
         }
         self.copied(&from, &stage)?;
-        let access = self.access;
-        access.at_once(|| {
-            self.exchange_all(&stage, &then)
+        let copy = match self.files_in(&stage) {
+            Ok(copy) => copy,
+            Err(error) => return Err(self.discarded(&stage, error)),
+        };
+        let (access, mut moved) = (self.access, Vec::new());
+        let done = access.at_once(|| {
+            self.exchange_all(&stage, &then, &mut moved)
                 .and_then(|()| self.give_root(meta))
-        })?;
-        self.end(&stage)
+                .map_err(|error| self.gone_back(&stage, &mut moved, error))
+        });
+        match done {
+            Ok(()) => self.end(&stage),
+            // Others may have put something of theirs there meanwhile.
+            Err(error) if moved.is_empty() => match self.files_in(&stage) {
+                Ok(now) if now == copy => Err(self.discarded(&stage, error)),
+                _ => Err(Error::said(
+                    error.exit(),
+                    format!(
+                        "{error}; what others changed in the root meanwhile is in {}",
+                        output::shown_path(&stage)
+                    ),
+                )),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names in a directory, and which files they lead to.
+    fn files_in(&self, directory: &Path) -> Result<BTreeMap<OsString, FileId>> {
+        let listed = self.tree.list(directory);
+        let listed = listed.map_err(|fault| self.failed(directory, fault))?;
+        Ok(listed
+            .into_iter()
+            .map(|(name, meta)| (name, meta.id))
+            .collect())
+    }
+
+    /// Moves the names back, the last one first, after an error. Those that are left then are still in `moved`, and the error says so.
+    fn gone_back(&self, stage: &Path, moved: &mut Vec<Moved>, error: Error) -> Error {
+        while let Some((from, to, mode)) = moved.last() {
+            if let Err(fault) = self.tree.rename(to, from, *mode) {
+                return Error::said(
+                    error.exit(),
+                    format!(
+                        "{error}; the room is restored in part, which could not be undone ({}): what is missing in its root is in {}",
+                        self.failed(to, fault),
+                        output::shown_path(stage)
+                    ),
+                );
+            }
+            moved.pop();
+        }
+        error
     }
 
     /// Every name of the root changes places with that of the stage.
-    fn exchange_all(&self, stage: &Path, then: &BTreeSet<OsString>) -> Result<()> {
+    fn exchange_all(
+        &self,
+        stage: &Path,
+        then: &BTreeSet<OsString>,
+        moved: &mut Vec<Moved>,
+    ) -> Result<()> {
         let root = Path::new("/");
         let listed = self.tree.list(root);
         let now = listed.map_err(|fault| self.failed(root, fault))?;
@@ -349,12 +405,14 @@ impl Restore<'_> {
             if place == stage {
                 continue;
             }
-            let moved = match (then.contains(name), now.contains(name)) {
-                (true, true) => self.tree.rename(&staged, &place, RenameMode::Exchange),
-                (true, false) => self.tree.rename(&staged, &place, RenameMode::NoReplace),
-                (false, _) => self.tree.rename(&place, &staged, RenameMode::NoReplace),
+            let (from, to, mode) = match (then.contains(name), now.contains(name)) {
+                (true, true) => (staged, place, RenameMode::Exchange),
+                (true, false) => (staged, place, RenameMode::NoReplace),
+                (false, _) => (place, staged, RenameMode::NoReplace),
             };
-            moved.map_err(|fault| self.failed(&place, fault))?;
+            let renamed = self.tree.rename(&from, &to, mode);
+            renamed.map_err(|fault| self.failed(&root.join(name), fault))?;
+            moved.push((from, to, mode));
         }
         Ok(())
     }
