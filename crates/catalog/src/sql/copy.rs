@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pages::Registration;
 use pages::authentic::table_path;
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 use storage::{OpenMode, Storage, StorageFile, remove_if_there};
 use zeroize::Zeroizing;
 
@@ -156,6 +156,7 @@ fn export(
         .and_then(|()| keep_no_journal(conn))
         .and_then(|()| conn.execute_batch("PRAGMA copy.synchronous = OFF"))
         .and_then(|()| conn.query_row("SELECT sqlcipher_export('copy')", (), |_| Ok(())))
+        .map_err(by_its_words)
         .and_then(|()| conn.execute_batch("PRAGMA copy.synchronous = NORMAL"))
         // Now, because a page that is vouched for is never written by way of a journal afterwards.
         .and_then(|()| conn.execute_batch("PRAGMA copy.locking_mode = EXCLUSIVE"))
@@ -177,6 +178,17 @@ fn export(
         )));
     }
     Ok(())
+}
+
+/// `sqlcipher_export` passes the words of an error on, and not its number.
+fn by_its_words(error: rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::SqliteFailure(_, Some(words)) if words.contains("disk is full") => {
+            let full = ffi::Error::new(ffi::SQLITE_FULL);
+            rusqlite::Error::SqliteFailure(full, Some(words))
+        }
+        other => other,
+    }
 }
 
 fn keep_no_journal(conn: &Connection) -> rusqlite::Result<()> {

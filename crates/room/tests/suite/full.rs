@@ -310,6 +310,33 @@ fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
 }
 
 /// `statfs` promised some hundred KiB to 1.5 % more than could be written, or allocated.
+/// What failed: where there was no space for the new catalog of a rekey, that was no lack of space but a failure of the storage, after which the
+/// room could not be read until it was opened again.
+#[test]
+fn a_rekey_that_finds_no_space_leaves_the_room_usable() {
+    let Some(small) = Small::new(24) else { return };
+    let room = small.create();
+    for i in 0..3000 {
+        let name = format!("{i}{}", "x".repeat(240));
+        file(&room, &name);
+    }
+    room.write_file("/kept", &pattern(1, 100_000)).unwrap();
+    room.sync().unwrap();
+    let others = small.disk().join("others");
+    let mut filled = std::fs::File::create(&others).unwrap();
+    while std::io::Write::write_all(&mut filled, &[1; 4096]).is_ok() {}
+    let refused = room.rekey(&credential(), &|_, _| true);
+    assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    assert_eq!(room.read_file("/kept").unwrap(), pattern(1, 100_000));
+    drop(filled);
+    std::fs::remove_file(&others).unwrap();
+    room.write_file("/more", &pattern(2, 100_000)).unwrap();
+    assert!(room.rekey(&credential(), &|_, _| true).unwrap().finished);
+    let room = small.reopened(room);
+    assert_eq!(room.read_file("/more").unwrap(), pattern(2, 100_000));
+    sound(&room);
+}
+
 #[test]
 fn what_is_reported_as_available_can_be_allocated_or_written() {
     for round in 0..3 {
