@@ -129,14 +129,15 @@ impl Past {
         }
         let created = std::cell::RefCell::new(None);
         let done = self.space.with_space(ROW_COST, || {
-            let catalog = self.catalog.get();
             // A program that does not know snapshots refuses the catalog from the first commit with one on.
-            let first = catalog.snapshots().is_empty();
+            let first = self.catalog.get().snapshots().is_empty();
             self.commits.mark_moment(first, || {
                 if created.borrow().is_some() {
                     // Done, and found no space to become durable.
                     return Ok(());
                 }
+                // Not before: who waits for the moment would keep a rekey from replacing it.
+                let catalog = self.catalog.get();
                 let row = catalog.new_snapshot(name, self.env.now(), new.automatic);
                 catalog.apply(&[Change::CreateSnapshot(&row)])?;
                 self.data.note_snapshots();

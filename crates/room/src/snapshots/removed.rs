@@ -44,6 +44,8 @@ struct Gone {
 impl Past {
     /// See [`Room::removed_since`](crate::Room::removed_since).
     pub(crate) fn removed(&self, since: Option<&str>) -> Result<Vec<Removed>> {
+        // It may take long.
+        let _swap = self.catalog.keep();
         let since = since.map(|name| self.find(name)).transpose()?;
         let since = since.map_or(0, |row| row.no());
         let all = self.list();

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use seal::{Credential, Secret};
 
 use super::Step;
-use crate::testing::{copy_tree, credential, options, room_in};
-use crate::{Error, FileSystem as _, Room};
+use crate::testing::{copy_tree, credential, options, room_in, sound};
+use crate::{Error, FileSystem as _, NewSnapshot, Room, Snapshots as _};
 
 #[test]
 fn a_rekey_killed_at_every_step_opens_and_goes_on() {
@@ -122,6 +123,45 @@ fn goes_on(copy: &Path, step: Step, data: &[u8]) {
     let room = Room::open(copy, &credential(), options(state.path())).unwrap();
     is_whole(&room, step, data);
     assert_eq!(room.read_file("/new").unwrap(), b"new");
+}
+
+/// What failed: who created a snapshot when a rekey began waited for it with the old catalog in hand, and the rekey for that catalog. After a
+/// minute the rekey failed, and the room took no more changes.
+#[test]
+fn a_snapshot_that_is_created_while_a_rekey_begins_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let room = room_in(dir.path());
+    room.write_file("/a", b"then").unwrap();
+    std::thread::scope(|scope| {
+        let room = &room;
+        let watch = |step: Step| {
+            if step != Step::CatalogWritten {
+                return;
+            }
+            let catalog = std::sync::Arc::downgrade(&room.parts.catalog.get());
+            scope.spawn(|| room.create_snapshot("s", NewSnapshot::default()).unwrap());
+            // It has come far enough when it holds the catalog; where it does not, no wait is too short.
+            let begun = Instant::now();
+            while catalog.strong_count() == 1 && begun.elapsed() < Duration::from_millis(500) {
+                std::thread::yield_now();
+            }
+        };
+        let report = room
+            .parts
+            .maintenance
+            .rekey_watched(&credential(), false, &|_, _| true, &watch)
+            .unwrap();
+        assert!(report.finished);
+    });
+    room.write_file("/a", b"now").unwrap();
+    sound(&room);
+    room.close().unwrap();
+    let room = Room::open(&dir.path().join("room"), &credential(), options(dir.path())).unwrap();
+    let view = room.snapshot("s").unwrap();
+    let no = view.lookup(catalog::InodeNo::ROOT, b"a").unwrap().no;
+    let mut then = [0; 4];
+    view.read(no, 0, &mut then).unwrap();
+    assert_eq!(&then, b"then");
 }
 
 #[test]
