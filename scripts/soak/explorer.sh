@@ -21,7 +21,8 @@ explorer "$(part 20)" keys --each 500 || status=1
 explorer "$(part 10)" snapshots --each 400 || status=1
 explorer "$(part 10)" ahead --each 400 || status=1
 explorer "$(part 10)" receiving --each 400 || status=1
-explorer "$(part 15)" random --each 4000 || status=1
+explorer "$(part 10)" random --each 4000 || status=1
+explorer "$(part 5)" random --mixed --each 400 || status=1
 # Each sync left out: what is not caught is printed and is no failure here (see docs/reliability.md).
 explorer $(($(part 5) / 20 + 1)) sites --every 40 --each 400 || true
 exit "$status"

@@ -11,7 +11,9 @@ use explorer::explore::{Options, Report, Subject, record, replay};
 use explorer::receiver_subject::{ReceiverSubject, receiving};
 use explorer::room_subject::RoomSubject;
 use explorer::states::{Limits, StateId};
-use explorer::workload::{Workload, ahead, grants, keys, ones, random, snapshots, together, twos};
+use explorer::workload::{
+    Workload, ahead, grants, keys, mixed, ones, random, snapshots, together, twos,
+};
 use explorer::{faults, sites, story, without};
 
 /// Cuts the power of a room at every point and looks at what is left.
@@ -37,6 +39,9 @@ enum Command {
         /// Steps of each.
         #[arg(long, default_value_t = 60)]
         steps: usize,
+        /// With snapshots, transactions and maintenance among them.
+        #[arg(long)]
+        mixed: bool,
     },
     /// Workloads of keys, headers, rekeying, compaction, backup and repair.
     Keys,
@@ -191,7 +196,7 @@ fn main() -> ExitCode {
                 Some(ReceiverSubject::new(number, all.get(number)?.clone()))
             })
         }
-        Command::Random { steps } => {
+        Command::Random { steps, mixed: all } => {
             if how.seconds.is_none() && how.states.is_none() && how.workload.is_none() {
                 eprintln!("random workloads have no end: give --seconds, --states or --workload");
                 return ExitCode::from(2);
@@ -202,7 +207,8 @@ fn main() -> ExitCode {
                     Some(number) => (index == 0).then_some(number as u64)?,
                     None => first + index as u64,
                 };
-                Some(RoomSubject(random(seed, *steps)))
+                let of = if *all { mixed } else { random };
+                Some(RoomSubject(of(seed, *steps)))
             })
         }
         Command::Sites { only, list } => sites_campaign(how, only.as_deref(), *list),

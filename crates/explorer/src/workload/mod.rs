@@ -27,7 +27,7 @@ use storage::Storage;
 pub use grants::grants;
 pub use key_operations::keys;
 pub use pairs::{ones, together, twos};
-pub use random::random;
+pub use random::{mixed, random};
 pub use session::Session;
 pub use start::Start;
 pub use step::{NoStep, Step, bytes};
@@ -52,7 +52,7 @@ impl Workload {
     }
 
     /// The workload of a name: `ones:N`, `twos:N`, `together:N`, `keys:N`, `grants:N`, `snapshots:N`, `ahead:N`,
-    /// `random:SEED:LENGTH`.
+    /// `random:SEED:LENGTH` or `mixed:SEED:LENGTH`.
     pub fn named(name: &str) -> Option<Self> {
         let (family, rest) = name.split_once(':')?;
         match family {
@@ -63,9 +63,10 @@ impl Workload {
             "snapshots" => snapshots().into_iter().nth(rest.parse().ok()?),
             "ahead" => ahead().into_iter().nth(rest.parse().ok()?),
             "grants" => grants().into_iter().nth(rest.parse().ok()?),
-            "random" => {
+            "random" | "mixed" => {
                 let (seed, len) = rest.split_once(':')?;
-                Some(random(seed.parse().ok()?, len.parse().ok()?))
+                let of = if family == "random" { random } else { mixed };
+                Some(of(seed.parse().ok()?, len.parse().ok()?))
             }
             _ => None,
         }

@@ -40,6 +40,37 @@ const XATTRS: [&str; 3] = ["user.a", "user.b", "user.kept"];
 
 /// `len` operations, and what they need to apply.
 pub fn random(seed: u64, len: usize) -> Workload {
+    woven("random", seed, len, choose)
+}
+
+/// The same, every fourth of them one of the whole room: snapshots and what is restored from them, transactions, work ahead, maintenance.
+pub fn mixed(seed: u64, len: usize) -> Workload {
+    let mut within = false;
+    woven("mixed", seed, len, move |r, names| {
+        let step = match r.below(4) {
+            0 => whole(r, within),
+            _ => choose(r, names),
+        };
+        // Not in a transaction.
+        let step = match step {
+            Step::Reopen | Step::Compact(_) | Step::Fallocate(..) if within => Step::Complete,
+            other => other,
+        };
+        within = match step {
+            Step::Begin => true,
+            Step::Complete => false,
+            _ => within,
+        };
+        step
+    })
+}
+
+fn woven(
+    family: &str,
+    seed: u64,
+    len: usize,
+    mut choose: impl FnMut(&mut Random, &Names) -> Step,
+) -> Workload {
     let mut r = Random::new(seed);
     let start = if r.below(3) == 0 {
         Start::Empty
@@ -60,8 +91,41 @@ pub fn random(seed: u64, len: usize) -> Workload {
         }
         done += 1;
     }
+    let ends = |step: &&Step| matches!(step, Step::Begin | Step::Complete);
+    if steps.iter().rfind(ends) == Some(&Step::Begin) {
+        steps.push(Step::Complete);
+    }
     steps.push(Step::Close);
-    Workload::new(format!("random:{seed}:{len}"), start, steps)
+    Workload::new(format!("{family}:{seed}:{len}"), start, steps)
+}
+
+const SNAPSHOTS: [&str; 3] = ["a", "b", "c"];
+
+/// A step of the whole room, `within` a transaction or not.
+fn whole(r: &mut Random, within: bool) -> Step {
+    if within {
+        return match r.below(2) {
+            0 => Step::Prepare,
+            _ => Step::Complete,
+        };
+    }
+    let (name, other): (String, String) = (r.of(&SNAPSHOTS).into(), r.of(&SNAPSHOTS).into());
+    match r.below(20) {
+        0..=4 => Step::Snapshot(name),
+        5..=6 => Step::DropSnapshot(name),
+        7 if name != other => Step::RenameSnapshot(name, other),
+        8..=10 => Step::Restore(name, r.of(&FILES).into(), r.of(&FILES).into()),
+        11..=12 => Step::Tend,
+        13..=14 => Step::Prepare,
+        15..=16 => Step::Begin,
+        17 => match r.below(3) {
+            0 => Step::Rekey(0),
+            1 => Step::Backup,
+            _ => Step::Check,
+        },
+        18 => Step::Compact(100),
+        _ => Step::Reopen,
+    }
 }
 
 /// A place or length within a file: mostly small, sometimes at a border of blocks, units or chunks.

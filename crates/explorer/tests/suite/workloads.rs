@@ -7,7 +7,7 @@ use explorer::image::Image;
 use explorer::record::Recorder;
 use explorer::verify::{How, verify};
 use explorer::workload::{
-    Unwatched, Workload, ahead, grants, keys, ones, random, run, snapshots, twos,
+    Unwatched, Workload, ahead, grants, keys, mixed, ones, random, run, snapshots, twos,
 };
 
 const THOROUGH: How = How {
@@ -53,7 +53,7 @@ fn every_workload_prints_as_lines_that_name_it_again() {
         .chain(grants())
         .chain(snapshots())
         .chain(ahead())
-        .chain([random(1, 50)])
+        .chain([random(1, 50), mixed(1, 50)])
     {
         let again: Workload = workload.to_string().parse().unwrap();
         assert_eq!(
@@ -62,7 +62,7 @@ fn every_workload_prints_as_lines_that_name_it_again() {
         );
         assert!(seen.insert(workload.name.clone()), "{}", workload.name);
     }
-    for name in ["ones:5", "twos:1234", "keys:7", "random:9:30"] {
+    for name in ["ones:5", "twos:1234", "keys:7", "random:9:30", "mixed:9:30"] {
         assert_eq!(Workload::named(name).unwrap().name, name);
     }
     assert!("start tree\nfly foo".parse::<Workload>().is_err());
