@@ -3,14 +3,16 @@
 //! 1. A call is done by threads that may wait for disks; those that only look at memory too, so that no connection waits for
 //!    another's. At most [`BLOCKING_MAX`] run at once, of one user [`RUNNING_PER_USER`], and of one connection no more than the
 //!    configuration allows.
-//! 2. Nothing is answered while another server may have the room already: also not what was only read.
+//! 2. What runs counts until it ends, with the memory of what its call says, also where nobody waits for the answer any more.
+//! 3. Nothing is answered while another server may have the room already: also not what was only read.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use metadata_proto::rpc::{Delay, Refusal, Reply, SessionId, VERSION, Welcome};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -25,6 +27,19 @@ pub(super) const BLOCKING_MAX: usize = 320;
 pub(super) const RUNNING_PER_USER: usize = 256;
 
 static RUNNING: Semaphore = Semaphore::const_new(BLOCKING_MAX);
+
+tokio::task_local! {
+    /// Of the user's memory: what the message takes that the task is for.
+    static MEMORY: Arc<Option<OwnedSemaphorePermit>>;
+}
+
+/// Does a call whose message takes `memory`.
+pub(super) async fn with_memory(
+    memory: Option<OwnedSemaphorePermit>,
+    call: impl Future<Output = ()>,
+) {
+    MEMORY.scope(Arc::new(memory), call).await;
+}
 
 /// One connection's calls.
 #[derive(Clone)]
@@ -79,13 +94,14 @@ impl Caller {
     ) -> Reply<T> {
         let begun = Instant::now();
         let stops = |_| Refusal::Failed("the server stops".into());
-        let _own = self.own.acquire().await.map_err(stops)?;
+        let own = self.own.clone().acquire_owned().await.map_err(stops)?;
         let of_user = self.of_user.clone().acquire_owned().await.map_err(stops)?;
         let running = RUNNING.acquire().await.map_err(stops)?;
         let fence = self.shared.fence();
         let caller = self.clone();
+        let memory = MEMORY.try_with(Arc::clone).ok();
         let done = tokio::task::spawn_blocking(move || {
-            let _running = (running, of_user);
+            let _until_it_ends = (running, of_user, own, memory);
             work(&caller)
         });
         let reply = done.await.unwrap_or_else(|e| {

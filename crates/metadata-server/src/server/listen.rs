@@ -363,10 +363,7 @@ async fn serve(
                 Some(call) => {
                     // Of the frame that was decoded last: this call's.
                     let taken = taken.lock().take();
-                    tokio::spawn(async move {
-                        call.await;
-                        drop(taken);
-                    });
+                    tokio::spawn(caller::with_memory(taken, call));
                 }
                 None => return Ok(()),
             },

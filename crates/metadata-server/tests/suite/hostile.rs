@@ -6,6 +6,7 @@ mod audit;
 use std::sync::Arc;
 
 use crate::common::{self, LONG, Raw, World, people, posix};
+use futures_util::future::join_all;
 use metadata_proto::rpc::*;
 use metadata_proto::transport::REQUEST_MAX;
 use netdisk::DiskError;
@@ -335,6 +336,56 @@ fn what_the_waiting_calls_of_a_user_say_takes_a_bounded_memory() {
     common::until("her calls are done", || {
         again.attributes(InodeNo::ROOT).is_ok()
     });
+}
+
+/// They counted until they were abandoned, though they ran on and kept what they said.
+#[test]
+fn what_the_abandoned_calls_of_a_user_say_takes_a_bounded_memory() {
+    let mut world = World::new(1);
+    world.stop();
+    world.change = |config| {
+        config.flush_timeout = LONG;
+        config.calls_max = GRANTS_MAX;
+    };
+    world.start();
+    let alice = world.client("alice", 0, &[0]);
+    let bob = world.client("bob", 1001, &[1001]);
+    let no = alice.make(InodeNo::ROOT, "f", FileKind::Regular, 0o666);
+    let no = no.unwrap().no;
+    let granted = alice.write(&world, no, 1);
+    let mut written = alice.write_block(&world, &granted, 1, 4096, 1).unwrap();
+    // The server asks the disk whether that is its incarnation.
+    written.boot.0[0] ^= 1;
+    written.extent.sealed.tags = (0..50_000).map(|_| [0; _]).collect();
+    world.disks[0].stop();
+    // 24 MB.
+    let placings = |client: MetadataClient, session| {
+        let calls = vec![written.clone(); 30].into_iter();
+        join_all(calls.map(move |written| {
+            let (client, written) = (client.clone(), vec![written]);
+            async move {
+                let placing = client.place(common::context(), session, no, written, None, false);
+                placing.await
+            }
+        }))
+    };
+    let look = |client: MetadataClient, session| async move {
+        client.attributes(common::context(), session, no).await
+    };
+    let taken = alice.ask(|client, _, session| async move {
+        tokio::select! {
+            biased;
+            _ = placings(client.clone(), session) => panic!("the disk is away"),
+            // They run, because a later call was answered.
+            looked = look(client.clone(), session) => looked.unwrap().unwrap(),
+        };
+        look(client.clone(), session).await.unwrap().unwrap();
+        let again = placings(client, session).await;
+        Ok(Ok(again.iter().all(Result::is_ok)))
+    });
+    assert!(matches!(taken, Ok(Ok(false))), "48 MB of calls that run");
+    bob.attributes(InodeNo::ROOT).unwrap();
+    world.disks[0].start();
 }
 
 /// A commit of data asked the disk while nobody's names could change.
