@@ -194,6 +194,14 @@ impl Server {
         if let Some(stamp) = set.ctime {
             clock::passed_on(stamp);
         }
+        if self.shared && caller.uid != 0 && sets_nothing(&set) {
+            // What the kernel sends before a write that takes set-ID bits away, and after which the write itself says so. Only the owner of
+            // a file marks it as changed in this way.
+            let inode = self.attributes(no)?;
+            if inode.uid != caller.uid {
+                return Ok(inode);
+            }
+        }
         if set.drop_privileges && !self.shared {
             let inode = self.attributes(no)?;
             // Of anything else an empty request is no announcement of a write, but anybody's `chown` of -1 and -1.
@@ -506,6 +514,25 @@ impl Server {
     pub(crate) fn space(&self) -> Result<RoomSpace, Errno> {
         self.room.space().or_errno("space", InodeNo::ROOT)
     }
+}
+
+fn sets_nothing(set: &SetAttr) -> bool {
+    matches!(
+        set,
+        SetAttr {
+            mode: None,
+            uid: None,
+            gid: None,
+            size: None,
+            atime: None,
+            mtime: None,
+            ctime: None,
+            btime: None,
+            flags: None,
+            drop_privileges: false,
+            drop_setgid: false,
+        }
+    )
 }
 
 /// What the room is to make.

@@ -276,14 +276,19 @@ impl Shared {
 
     /// A client of root, mounted. `None`, said on standard error: this machine cannot mount.
     pub(crate) fn mount(&self, name: &str) -> Option<Mount> {
+        self.mount_of(name, 0, &MountOptions::default())
+    }
+
+    /// The same of any user.
+    pub(crate) fn mount_of(&self, name: &str, uid: u32, options: &MountOptions) -> Option<Mount> {
         if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
             eprintln!("skipped: needs /dev/fuse and root");
             return None;
         }
-        let client = self.client(name, 0);
+        let client = self.client(name, uid);
         let at = self.dir.path().join(name);
         std::fs::create_dir(&at).unwrap();
-        let mounted = mount::mount(client.clone(), &at, &MountOptions::default()).unwrap();
+        let mounted = mount::mount(client.clone(), &at, options).unwrap();
         let handle = mounted.handle();
         Some(Mount {
             client,

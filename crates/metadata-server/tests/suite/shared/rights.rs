@@ -74,6 +74,26 @@ fn a_client_without_write_permission_gets_the_error_at_close_at_the_latest() {
     assert_eq!(&text, b"before");
 }
 
+/// Before such a write the kernel asks for a change of nothing, which only the owner may make: nobody else could write to the file.
+#[test]
+fn a_file_with_set_id_bits_is_written_to_by_all_who_may_and_loses_them() {
+    let shared = Shared::with_long_leases();
+    let options = mount::MountOptions {
+        allow_other: true,
+        ..Default::default()
+    };
+    let of = |name, uid| shared.mount_of(name, uid, &options);
+    let (Some(root), Some(ada)) = (of("root", 0), of("ada", 1001)) else {
+        return;
+    };
+    for mode in ["4777", "2777", "6666"] {
+        root.ok(&format!("echo begun >f; chmod {mode} f; chmod 755 ."));
+        ada.ok("setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'echo done >>f'");
+        let found = ada.ok("cat f; stat -c %a f");
+        assert_eq!(found, format!("begun\ndone\n{}\n", &mode[1..]), "{mode}");
+    }
+}
+
 #[test]
 fn an_immutable_file_is_refused_to_clients_that_had_it_open_too() {
     let shared = Shared::new();
