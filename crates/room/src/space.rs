@@ -230,10 +230,15 @@ impl Space {
     /// Runs a change that needs space; where there is none, commits, which frees what was deleted before, and tries
     /// once more.
     pub(crate) fn with_space<T>(&self, bytes: u64, change: impl Fn() -> Result<T>) -> Result<T> {
-        match self.promise(bytes).and_then(|()| change()) {
+        self.with_what_is_left(|| self.promise(bytes).and_then(|()| change()))
+    }
+
+    /// The same for a change that needs no space but the catalog's, or says itself what it needs.
+    pub(crate) fn with_what_is_left<T>(&self, change: impl Fn() -> Result<T>) -> Result<T> {
+        match change() {
             Err(Error::NoSpace) => {
                 self.make_space()?;
-                let again = self.promise(bytes).and_then(|()| change());
+                let again = change();
                 if self.env.options.network_backed && matches!(again, Err(Error::NoSpace)) {
                     // Space comes in segments there: dead blocks among live ones make none until these are moved.
                     self.env.requests.ask(|wake| wake.clean = true);

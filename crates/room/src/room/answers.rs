@@ -3,6 +3,7 @@
 //! 1. After a crash both are there, the operation and its answer, or neither: a client that asks again gets its first answer,
 //!    or has the operation done for the first time.
 //! 2. A slot keeps one answer, the newest.
+//! 3. An answer takes no space that is for new data: what frees space is answered too.
 //!
 //! It deliberately does not know what an answer says, or who may ask for it.
 
@@ -13,9 +14,6 @@ use catalog::{CachedReply, Change, ClientKey};
 use super::Room;
 use crate::current::CurrentCatalog;
 use crate::{Error, Result};
-
-/// Bytes that an answer may take in the catalog: for the check of free space.
-const ANSWER_COST: u64 = 1024;
 
 /// Which operation an answer is to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +48,7 @@ impl Room {
         let parts = self.parts()?;
         // What is done is not done again, whatever becomes of its answer.
         let left = RefCell::new(None);
-        let done = parts.space.with_space(ANSWER_COST, || {
+        let done = parts.space.with_what_is_left(|| {
             parts.commits.whole(|| {
                 let done = operation()?;
                 let reply = id.reply(answer(&done));
@@ -80,7 +78,7 @@ impl Room {
 
     fn keep(&self, client: ClientKey, reply: &CachedReply) -> Result<()> {
         let parts = self.parts()?;
-        parts.space.with_space(ANSWER_COST, || {
+        parts.space.with_what_is_left(|| {
             let _change = parts.commits.change()?;
             put_reply(&parts.catalog, client, reply)
         })

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::common::{Place, credential, file, pattern, secret, snapshot, sound};
 use room::{
-    Argon2Cost, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential, NewFile,
-    NewRoom, OpenOptions, RenameMode, Room, SeekTo, SetAttr, Snapshots as _,
+    Argon2Cost, ClientKey, Error, Fallocate, FileKind, FileSystem as _, InodeNo, NewCredential,
+    NewFile, NewRoom, OpenOptions, OperationId, RenameMode, Room, SeekTo, SetAttr, Snapshots as _,
 };
 
 /// A room on a small disk of its own, unmounted when the test ends, however it ends.
@@ -306,6 +306,36 @@ fn a_full_room_can_be_overwritten_piece_by_piece_cut_renamed_and_emptied() {
     room.unlink(InodeNo::ROOT, b"new").unwrap();
     let more = fill(&room, "more");
     assert!(more > 64 << 20, "{more}");
+    room.close().unwrap();
+}
+
+/// Each took space for the answer that new data could have had: on the full disks of a shared room nobody could remove anything.
+#[test]
+fn what_frees_space_in_a_full_room_is_done_with_an_answer_to_a_client() {
+    let Some(small) = Small::new(64) else { return };
+    let room = small.create();
+    room.write_file("/cut", &pattern(1, 100_000)).unwrap();
+    fill(&room, "rest");
+    let no = room.resolve("/cut".as_ref(), true).unwrap();
+    let id = |sequence| OperationId {
+        client: ClientKey([7; 32]),
+        slot: 1,
+        sequence,
+    };
+    let unlink = |name: &[u8]| room.unlink(InodeNo::ROOT, name);
+    let set = |set: SetAttr| room.set_attributes(no, &set).map(drop);
+    type Step<'a> = &'a dyn Fn() -> room::Result<()>;
+    let steps: [Step<'_>; 4] = [
+        &|| set(SetAttr::mode(0o600)),
+        &|| set(SetAttr::size(5000)),
+        &|| unlink(b"cut"),
+        &|| unlink(b"rest"),
+    ];
+    for (step, sequence) in steps.into_iter().zip(1..) {
+        room.answering(&id(sequence), step, |()| vec![1]).unwrap();
+        room.sync().unwrap();
+    }
+    assert!(fill(&room, "more") > 16 << 20);
     room.close().unwrap();
 }
 
