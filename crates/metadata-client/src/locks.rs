@@ -38,10 +38,36 @@ impl ClientCore {
         let file = self.files.get_or_new(no);
         // What was written before the lock is not what it guards, and would hide what others wrote.
         self.flush_file(&file)?;
+        if table == LockTable::Flock && lock.kind == LockKind::Exclusive {
+            self.before_conversion(&file, owner)?;
+        }
         let taken = self.take_lock(&file, table, owner, lock, wait, cancelled);
         drop(file);
         self.files.tidy(no);
         taken
+    }
+
+    /// A shared lock of a whole file is to become exclusive: where others are in the way the server releases it first.
+    fn before_conversion(&self, file: &File, owner: LockOwner) -> Result<()> {
+        let key = (LockTable::Flock, owner);
+        let is_shared = |lock: &Lock| lock.kind == LockKind::Shared;
+        let (shares, unsettled) = {
+            let state = file.state.lock();
+            let held = state.locks.get(&key);
+            let shares = held.is_some_and(|held| held.ranges.iter().any(is_shared));
+            (shares, !state.log.is_empty())
+        };
+        if shares {
+            if unsettled {
+                self.fsync_file(file.no)?;
+            }
+            let mut state = file.state.lock();
+            state.may_be_locked(key.0, owner);
+            if let Some(held) = state.locks.get_mut(&key) {
+                held.ranges.clear();
+            }
+        }
+        Ok(())
     }
 
     fn take_lock(

@@ -5,7 +5,9 @@
 //!    as in POSIX).
 //! 3. A waiter goes before a newcomer that holds nothing yet; a newcomer is kept back for at most `KEPT_BACK_MAX`, so
 //!    that this causes no deadlock of its own.
-//! 4. What a session holds is bounded by [`LOCKS_MAX`], also where a release splits a range.
+//! 4. A lock of a whole file that is to become exclusive is released first where others are in the way, as flock(2) says: two that share one
+//!    and both want it alone would wait for each other.
+//! 5. What a session holds is bounded by [`LOCKS_MAX`], also where a release splits a range.
 //!
 //! It deliberately does not know what a session is allowed, or when it ends: the caller does.
 
@@ -132,6 +134,9 @@ impl Locks {
         };
         let blocked = state.conflicts(no, table, &wanted);
         if blocked || state.kept_back(no, table, &wanted, waits, now) {
+            if blocked && table == LockTable::Flock && state.release_whole(no, holder) {
+                self.freed.notify_waiters();
+            }
             if !waits {
                 return Err(Denied::Held);
             }
@@ -284,6 +289,20 @@ impl State {
     fn forget_waiter(&mut self, no: InodeNo, table: LockTable, holder: Holder) {
         self.waiting
             .retain(|w| w.no != no || w.table != table || w.wanted.holder != holder);
+    }
+
+    /// Releases a lock of a whole file; whether there was one.
+    fn release_whole(&mut self, no: InodeNo, holder: Holder) -> bool {
+        let key = (no, LockTable::Flock);
+        let held = self.held.get(&key);
+        let has_one = held.is_some_and(|held| held.iter().any(|h| h.holder == holder));
+        let all = Lock {
+            kind: LockKind::Unlock,
+            start: 0,
+            end: u64::MAX,
+            pid: 0,
+        };
+        has_one && self.replace(no, LockTable::Flock, holder, all).is_ok()
     }
 
     /// Whether those who hold what `wanted` needs wait, over any number of others, for its holder.

@@ -156,6 +156,29 @@ fn a_circle_of_waiters_is_refused_where_it_closes() {
     set(&locks, 1, lock(LockKind::Shared, 2, 2), true).unwrap();
 }
 
+/// Each waited for the other's shared lock, for ever. The kernel releases the shared one first, also where it does not wait.
+#[test]
+fn two_that_share_a_file_and_want_it_alone_get_it_one_after_the_other() {
+    let locks = Locks::default();
+    let set = |who: u64, kind, waits| {
+        let (table, lock) = (LockTable::Flock, lock(kind, 0, u64::MAX));
+        locks.set(FILE, table, holder(who), lock, waits, Instant::now())
+    };
+    let (shared, exclusive) = (LockKind::Shared, LockKind::Exclusive);
+    set(1, shared, false).unwrap();
+    set(4, shared, false).unwrap();
+    assert_eq!(set(1, exclusive, true), Err(Denied::Held));
+    set(4, exclusive, true).unwrap();
+    assert_eq!(set(1, exclusive, true), Err(Denied::Held));
+    // The other way it stays: nobody is in its way.
+    set(4, shared, false).unwrap();
+    assert_eq!(set(1, exclusive, false), Err(Denied::Held));
+    set(1, shared, false).unwrap();
+    assert_eq!(set(1, exclusive, false), Err(Denied::Held));
+    set(4, exclusive, false).unwrap();
+    assert_eq!(locks.len(), 1);
+}
+
 #[test]
 fn a_writer_who_waits_is_not_starved_by_readers_who_come_later() {
     let locks = Locks::default();

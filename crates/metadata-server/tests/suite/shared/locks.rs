@@ -48,6 +48,38 @@ fn a_lock_keeps_other_clients_out_until_it_is_released() {
     flock(&one, FlockOperation::NonBlockingLockShared).unwrap();
 }
 
+/// Both waited for ever, also two programs of one client.
+#[test]
+fn two_that_share_a_lock_and_both_want_it_alone_get_it_one_after_the_other() {
+    let shared = Shared::with_long_leases();
+    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
+        return;
+    };
+    std::fs::write(a.path("f"), "").unwrap();
+    for other in [&a, &b] {
+        let files = [a.path("f"), other.path("f")].map(|path| File::open(path).unwrap());
+        for file in &files {
+            flock(file, FlockOperation::LockShared).unwrap();
+        }
+        let alone = files.map(|file| {
+            std::thread::spawn(move || {
+                flock(&file, FlockOperation::LockExclusive).unwrap();
+                flock(&file, FlockOperation::Unlock).unwrap();
+            })
+        });
+        wait_for("both", || alone.iter().all(|thread| thread.is_finished()));
+    }
+    // What was released so is not claimed again.
+    let files = [a.path("f"), b.path("f")].map(|path| File::open(path).unwrap());
+    for file in &files {
+        flock(file, FlockOperation::LockShared).unwrap();
+    }
+    assert!(flock(&files[0], FlockOperation::NonBlockingLockExclusive).is_err());
+    shared.server().fail_for_test();
+    flock(&files[1], FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert!(flock(&files[0], FlockOperation::NonBlockingLockShared).is_err());
+}
+
 #[test]
 fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
     let shared = Shared::with_long_leases();
