@@ -6,7 +6,8 @@
 //!    had it. Else the file answers `Stale` until it is closed, so that nobody goes on without their locks.
 //! 4. A lock is noted after it was granted, and only while the session in which it was goes on; the note goes before the lock is
 //!    released, and comes back where the server refuses the release. So nothing is claimed that somebody else may have been granted.
-//! 5. Where nobody knows whether a lock was granted, it is not noted, but its owner's next releases are sent to the server.
+//! 5. A wait that is interrupted is taken back: the lock is asked for once more without waiting, and where it is free by then it is taken.
+//! 6. Where nobody knows whether a lock was granted, it is not noted, but its owner's next releases are sent to the server.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use super::client::ClientCore;
 use super::errors::error;
 use super::files::File;
 use super::link::{Attempt, Connected};
+
+/// For the server's answer after a wait was interrupted.
+const LAST_ASKED: Duration = Duration::from_secs(2);
 
 impl ClientCore {
     pub(super) fn set_lock_of(
@@ -82,12 +86,21 @@ impl ClientCore {
         let no = file.no;
         let mut until = self.deadline();
         let mut pause = Duration::from_millis(10);
+        let mut waits = false;
         loop {
-            if cancelled() {
-                return Err(Error::Interrupted);
+            let cancelled = cancelled();
+            if cancelled {
+                if !std::mem::take(&mut waits) {
+                    return Err(Error::Interrupted);
+                }
+                until = until.min(Instant::now() + LAST_ASKED);
             }
+            let wait = wait && !cancelled;
             file.state.lock().usable()?;
-            let connected = self.connected(until)?;
+            let connected = match self.connected(until) {
+                Err(_) if cancelled => return Err(Error::Interrupted),
+                connected => connected?,
+            };
             let ask = |client: MetadataClient, context, session| async move {
                 client
                     .set_lock(context, session, no, table, owner, lock, wait)
@@ -111,7 +124,10 @@ impl ClientCore {
                 Attempt::Answer(Err(Refusal::Posix(Posix::WouldBlock))) if wait => {
                     // There was an answer: the timeout starts again.
                     until = self.deadline();
-                    continue;
+                    waits = true;
+                }
+                Attempt::Answer(Err(Refusal::Posix(Posix::WouldBlock))) if cancelled => {
+                    return Err(Error::Interrupted);
                 }
                 Attempt::Answer(Err(Refusal::NoSession)) if Instant::now() < until => {}
                 Attempt::Answer(Err(Refusal::NotNow(_))) if Instant::now() < until => {
@@ -120,7 +136,7 @@ impl ClientCore {
                 Attempt::Answer(Err(refusal)) => return Err(error(refusal)),
                 Attempt::Unknown(why) => {
                     file.state.lock().may_be_locked(table, owner);
-                    if Instant::now() >= until {
+                    if Instant::now() >= until && !cancelled {
                         return Err(Error::Unreachable(format!("the metadata server ({why})")));
                     }
                 }

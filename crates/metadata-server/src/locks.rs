@@ -7,7 +7,8 @@
 //!    that this causes no deadlock of its own.
 //! 4. A lock of a whole file that is to become exclusive is released first where others are in the way, as flock(2) says: two that share one
 //!    and both want it alone would wait for each other.
-//! 5. What a session holds is bounded by [`LOCKS_MAX`], also where a release splits a range.
+//! 5. Who asked to wait, and asks for the same without waiting, waits no more.
+//! 6. What a session holds is bounded by [`LOCKS_MAX`], also where a release splits a range.
 //!
 //! It deliberately does not know what a session is allowed, or when it ends: the caller does.
 
@@ -138,6 +139,7 @@ impl Locks {
                 self.freed.notify_waiters();
             }
             if !waits {
+                state.forget_wait_for(no, table, &wanted);
                 return Err(Denied::Held);
             }
             if table == LockTable::Posix && blocked && state.would_deadlock(no, &wanted, now) {
@@ -289,6 +291,15 @@ impl State {
     fn forget_waiter(&mut self, no: InodeNo, table: LockTable, holder: Holder) {
         self.waiting
             .retain(|w| w.no != no || w.table != table || w.wanted.holder != holder);
+    }
+
+    /// Its holder does not wait for `wanted` any more; for another range of the file another thread of it may.
+    fn forget_wait_for(&mut self, no: InodeNo, table: LockTable, wanted: &HeldLock) {
+        let (holder, range) = (wanted.holder, (wanted.lock.start, wanted.lock.end));
+        let is_it = |w: &Waiter| (w.wanted.lock.start, w.wanted.lock.end) == range;
+        if self.waiter(no, table, holder).is_some_and(is_it) {
+            self.forget_waiter(no, table, holder);
+        }
     }
 
     /// Releases a lock of a whole file; whether there was one.

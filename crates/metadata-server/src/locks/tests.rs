@@ -156,6 +156,23 @@ fn a_circle_of_waiters_is_refused_where_it_closes() {
     set(&locks, 1, lock(LockKind::Shared, 2, 2), true).unwrap();
 }
 
+/// It was taken to wait for three seconds more, and another one's wait for what it held was refused as a deadlock.
+#[test]
+fn a_wait_that_was_taken_back_closes_no_circle() {
+    let locks = Locks::default();
+    for who in 0..2 {
+        set(&locks, who, lock(LockKind::Exclusive, who, who), false).unwrap();
+    }
+    let others = |who: u64| lock(LockKind::Exclusive, 1 - who, 1 - who);
+    assert_eq!(set(&locks, 0, others(0), true), Err(Denied::Held));
+    // Of another thread: the first one waits still.
+    let elsewhere = lock(LockKind::Shared, 1, 2);
+    assert_eq!(set(&locks, 0, elsewhere, false), Err(Denied::Held));
+    assert_eq!(set(&locks, 1, others(1), true), Err(Denied::Deadlock));
+    assert_eq!(set(&locks, 0, others(0), false), Err(Denied::Held));
+    assert_eq!(set(&locks, 1, others(1), true), Err(Denied::Held));
+}
+
 /// Each waited for the other's shared lock, for ever. The kernel releases the shared one first, also where it does not wait.
 #[test]
 fn two_that_share_a_file_and_want_it_alone_get_it_one_after_the_other() {

@@ -80,6 +80,41 @@ fn two_that_share_a_lock_and_both_want_it_alone_get_it_one_after_the_other() {
     assert!(flock(&files[0], FlockOperation::NonBlockingLockShared).is_err());
 }
 
+/// A client whose program waits for a lock until it is interrupted.
+fn interrupted(client: &SharedRoom, no: InodeNo, lock: Lock) {
+    let asked = AtomicBool::new(false);
+    let cancelled = || asked.swap(true, Ordering::SeqCst);
+    let table = LockTable::Posix;
+    let taken = client.set_lock(no, table, LockOwner(1), lock, true, &cancelled);
+    assert!(matches!(taken, Err(Error::Interrupted)), "{taken:?}");
+}
+
+/// It was taken to wait for some seconds more: who then waited for what it held was refused with `EDEADLK`.
+#[test]
+fn an_interrupted_wait_is_no_part_of_a_deadlock() {
+    let shared = Shared::with_long_leases();
+    let (a, b) = (shared.client("a", 0), shared.client("b", 0));
+    let no = opened(&a, "f");
+    b.open(no, Access::READ_WRITE).unwrap();
+    let set = |client: &SharedRoom, at, waits| {
+        let (table, lock) = (LockTable::Posix, range(LockKind::Exclusive, at, at));
+        client.set_lock(no, table, LockOwner(1), lock, waits, &|| false)
+    };
+    set(&a, 0, false).unwrap();
+    set(&b, 1, false).unwrap();
+    interrupted(&a, no, range(LockKind::Exclusive, 1, 1));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| set(&b, 0, true));
+        // Long enough for an answer, and shorter than it would have been taken for waiting.
+        std::thread::sleep(Duration::from_millis(300));
+        let unlock = range(LockKind::Unlock, 0, 0);
+        let table = LockTable::Posix;
+        a.set_lock(no, table, LockOwner(1), unlock, false, &|| false)
+            .unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
     let shared = Shared::with_long_leases();
