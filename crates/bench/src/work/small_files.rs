@@ -100,6 +100,11 @@ pub trait Subject {
         let _ = (name, buf);
         Ok(0)
     }
+    /// Somebody else opens a file and keeps what he was given for it; or closes it.
+    fn other_has_open(&self, name: &str, open: bool) -> Result<()> {
+        let _ = (name, open);
+        Ok(())
+    }
     /// Ends it. The files stay; the caller removes the directory.
     fn close(self: Box<Self>) -> Result<()>;
 }
@@ -382,8 +387,15 @@ fn prepare(subject: &dyn Subject, operation: Operation, options: &Options) -> Re
                 data.fill(0, &mut content, |_| 0);
                 files.create(&name, &content)?;
             }
-            Operation::UnlinkRevoking => remove(files, &name)?,
-            _ => files.chmod(&name, MODE_TO_READ)?,
+            Operation::UnlinkRevoking => {
+                subject.other_has_open(&name, false)?;
+                remove(files, &name)?;
+            }
+            _ => {
+                files.chmod(&name, MODE_TO_READ)?;
+                // What is known of a file that nobody has open is soon forgotten, and with it the right to be refused.
+                subject.other_has_open(&name, true)?;
+            }
         }
         if operation.concerns(number) {
             subject.other_reads(&name, &mut content)?;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::room::{FileSystem, InodeNo};
+use ::room::{Access, FileSystem, InodeNo};
 use parking_lot::Mutex;
 
 use super::at::At;
@@ -76,18 +76,29 @@ impl Reader {
         }
     }
 
-    fn read(&self, name: &str, buf: &mut [u8]) -> ::room::Result<usize> {
-        let files = &self.connection.0;
+    fn find(&self, name: &str) -> ::room::Result<InodeNo> {
         let known = self.files.lock().get(name).copied();
-        let no = match known {
-            Some(no) => no,
-            None => {
-                let no = files.lookup(self.dir, name.as_bytes())?.no;
-                self.files.lock().insert(name.to_owned(), no);
-                no
+        if let Some(no) = known {
+            return Ok(no);
+        }
+        let no = self.connection.0.lookup(self.dir, name.as_bytes())?.no;
+        self.files.lock().insert(name.to_owned(), no);
+        Ok(no)
+    }
+
+    fn read(&self, name: &str, buf: &mut [u8]) -> ::room::Result<usize> {
+        self.connection.0.read(self.find(name)?, 0, buf)
+    }
+
+    fn has_open(&self, name: &str, open: bool) -> ::room::Result<()> {
+        let (files, no) = (&self.connection.0, self.find(name)?);
+        match open {
+            true => files.open(no, Access::READ).map(drop),
+            false => {
+                files.close(no, Access::READ);
+                Ok(())
             }
-        };
-        files.read(no, 0, buf)
+        }
     }
 }
 
@@ -161,6 +172,15 @@ impl Subject for Shared {
                     .failed(format!("somebody else's reading of {name}: {e}"))
             }),
             None => Ok(0),
+        }
+    }
+    fn other_has_open(&self, name: &str, open: bool) -> Result<()> {
+        match &self.reader {
+            Some(reader) => reader.has_open(name, open).map_err(|e| {
+                self.at
+                    .failed(format!("somebody else's opening of {name}: {e}"))
+            }),
+            None => Ok(()),
         }
     }
     fn close(mut self: Box<Self>) -> Result<()> {
