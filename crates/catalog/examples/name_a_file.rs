@@ -24,12 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // One call is one operation: after a crash the file is there with its name, or not at all.
     catalog.apply(&[
         Change::PutInode(&empty_file(no)),
-        Change::PutEntry {
-            parent: InodeNo::ROOT,
-            name: b"letter.txt",
-            inode: no,
-            kind: FileKind::Regular,
-        },
+        Change::put_entry(InodeNo::ROOT, b"letter.txt", no, FileKind::Regular),
     ])?;
     // Visible at once, durable only from here on. The generation rises with each commit: an older catalog put back is noticed by it.
     let generation = catalog.commit()?;

@@ -50,17 +50,8 @@ fn measure(dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
             let chunk = small_chunk(i as u32 + 1);
             catalog.apply(&[
                 Change::PutInode(&inode),
-                Change::PutEntry {
-                    parent,
-                    name: &name,
-                    inode: inode.no,
-                    kind: FileKind::Regular,
-                },
-                Change::PutChunk {
-                    inode: inode.no,
-                    index: 0,
-                    chunk: &chunk,
-                },
+                Change::put_entry(parent, &name, inode.no, FileKind::Regular),
+                Change::put_chunk(inode.no, 0, &chunk),
             ])
         },
     )?;
@@ -97,12 +88,7 @@ fn measure(dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
             let name = format!("{round} {i}").into_bytes();
             catalog.apply(&[
                 Change::PutInode(&inode),
-                Change::PutEntry {
-                    parent: InodeNo(2_000_000),
-                    name: &name,
-                    inode: inode.no,
-                    kind: FileKind::Regular,
-                },
+                Change::put_entry(InodeNo(2_000_000), &name, inode.no, FileKind::Regular),
             ])?;
             catalog.commit().map(drop)
         })?;
@@ -111,10 +97,7 @@ fn measure(dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
     timed("remove: inode and entry, in one transaction", FILES, |i| {
         let (parent, name) = place(i);
         catalog.apply(&[
-            Change::RemoveEntry {
-                parent,
-                name: &name,
-            },
+            Change::remove_entry(parent, &name),
             Change::DeleteInode(InodeNo(2 + i)),
         ])
     })?;
@@ -147,22 +130,12 @@ fn chunks(catalog: &Catalog) -> strongroom_catalog::Result<()> {
     )?;
     let put = |i: u64, maps: &[Chunk]| {
         let index = (scattered(i) >> 8) % CHUNKS;
-        catalog.apply(&[Change::PutChunk {
-            inode,
-            index,
-            chunk: &maps[index as usize],
-        }])
+        catalog.apply(&[Change::put_chunk(inode, index, &maps[index as usize])])
     };
     timed(
         "chunk: put each of 256, with about 160 extents",
         CHUNKS,
-        |index| {
-            catalog.apply(&[Change::PutChunk {
-                inode,
-                index,
-                chunk: &maps[index as usize],
-            }])
-        },
+        |index| catalog.apply(&[Change::put_chunk(inode, index, &maps[index as usize])]),
     )?;
     timed("their commit", 1, |_| catalog.commit().map(drop))?;
     timed("chunk: put after each of 65,536 writes", WRITES, |i| {
@@ -182,12 +155,12 @@ fn names(catalog: &Catalog) -> strongroom_catalog::Result<()> {
     let parent = InodeNo(4_000_000);
     timed("entry: one of a million in one directory", NAMES, |i| {
         let name = format!("{i}").into_bytes();
-        catalog.apply(&[Change::PutEntry {
+        catalog.apply(&[Change::put_entry(
             parent,
-            name: &name,
-            inode: InodeNo(2),
-            kind: FileKind::Regular,
-        }])?;
+            &name,
+            InodeNo(2),
+            FileKind::Regular,
+        )])?;
         if i % 50_000 == 49_999 {
             catalog.commit()?;
             catalog.checkpoint()?;

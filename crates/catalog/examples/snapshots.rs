@@ -57,12 +57,7 @@ fn measure(dir: &std::path::Path, with_snapshot: bool) -> Result<Costs, Box<dyn 
         // As in a room, with the directory's times.
         catalog.apply(&[
             Change::PutInode(&inode),
-            Change::PutEntry {
-                parent,
-                name: &name(i),
-                inode: inode.no,
-                kind: FileKind::Regular,
-            },
+            Change::put_entry(parent, &name(i), inode.no, FileKind::Regular),
             Change::PutInode(&directory),
         ])
     };
@@ -94,20 +89,13 @@ fn measure(dir: &std::path::Path, with_snapshot: bool) -> Result<Costs, Box<dyn 
         })?,
         timed(&|i| {
             catalog.apply(&[
-                Change::RenameEntry {
-                    parent,
-                    name: &name(i),
-                    new_name: &[&name(i)[..], b"x"].concat(),
-                },
+                Change::rename_entry(parent, &name(i), &[&name(i)[..], b"x"].concat()),
                 Change::PutInode(&directory),
             ])
         })?,
         timed(&|i| {
             catalog.apply(&[
-                Change::RemoveEntry {
-                    parent,
-                    name: &[&name(i)[..], b"x"].concat(),
-                },
+                Change::remove_entry(parent, &[&name(i)[..], b"x"].concat()),
                 Change::DeleteInode(InodeNo(parent.0 + 1 + i)),
                 Change::PutInode(&directory),
             ])

@@ -130,12 +130,7 @@ fn account(no: u64, live: u32) -> SegmentAccount {
 
 pub(crate) fn put(catalog: &Catalog, parent: InodeNo, name: &[u8]) -> InodeNo {
     let inode = file(catalog.new_inode().0);
-    let entry = Change::PutEntry {
-        parent,
-        name,
-        inode: inode.no,
-        kind: inode.kind,
-    };
+    let entry = Change::put_entry(parent, name, inode.no, inode.kind);
     catalog.apply(&[Change::PutInode(&inode), entry]).unwrap();
     inode.no
 }
@@ -201,19 +196,12 @@ pub(crate) fn names_lead_to_inodes(maker: &mut dyn Maker) {
     assert_eq!(catalog.lookup(here, b"b").unwrap(), None);
     assert!(!catalog.is_empty(here).unwrap());
     for name in names {
-        catalog
-            .apply(&[Change::RemoveEntry { parent: here, name }])
-            .unwrap();
+        catalog.apply(&[Change::remove_entry(here, name)]).unwrap();
         assert_eq!(catalog.lookup(here, name).unwrap(), None);
     }
     assert!(catalog.is_empty(here).unwrap());
     // Removing what is not there changes nothing.
-    catalog
-        .apply(&[Change::RemoveEntry {
-            parent: here,
-            name: b"a",
-        }])
-        .unwrap();
+    catalog.apply(&[Change::remove_entry(here, b"a")]).unwrap();
 }
 
 pub(crate) fn a_name_keeps_its_cookie_when_it_is_pointed_elsewhere(maker: &mut dyn Maker) {
@@ -240,11 +228,7 @@ pub(crate) fn a_name_keeps_its_cookie_when_it_becomes_another(maker: &mut dyn Ma
     assert!(before.iter().all(|entry| entry.cookie < next));
     for (name, new_name) in [(&b"a"[..], &b"longer"[..]), (b"longer", b"c")] {
         catalog
-            .apply(&[Change::RenameEntry {
-                parent: here,
-                name,
-                new_name,
-            }])
+            .apply(&[Change::rename_entry(here, name, new_name)])
             .unwrap();
         assert_eq!(catalog.lookup(here, name).unwrap(), None);
         assert_eq!(catalog.lookup(here, new_name).unwrap().unwrap().no, first);
@@ -278,10 +262,7 @@ pub(crate) fn listings_go_on_where_they_stopped(maker: &mut dyn Maker) {
         assert!(some.iter().all(|entry| entry.cookie >= 16));
         // What goes and comes meanwhile does not move the rest.
         catalog
-            .apply(&[Change::RemoveEntry {
-                parent: InodeNo::ROOT,
-                name: &last.name,
-            }])
+            .apply(&[Change::remove_entry(InodeNo::ROOT, &last.name)])
             .unwrap();
         put(&catalog, InodeNo::ROOT, &last.name);
         let plus = catalog.entries_plus(InodeNo::ROOT, after, 7).unwrap();
@@ -304,7 +285,7 @@ pub(crate) fn attributes_are_kept_by_inode_and_name(maker: &mut dyn Maker) {
     let big = vec![7; 65536];
     let put = |inode, name: &[u8], value: &[u8]| {
         catalog
-            .apply(&[Change::PutXattr { inode, name, value }])
+            .apply(&[Change::put_xattr(inode, name, value)])
             .unwrap()
     };
     put(one, b"user.b", b"1");
@@ -321,10 +302,7 @@ pub(crate) fn attributes_are_kept_by_inode_and_name(maker: &mut dyn Maker) {
         [&b"user.a"[..], b"user.b", b"user.\xff"]
     );
     catalog
-        .apply(&[Change::RemoveXattr {
-            inode: one,
-            name: b"user.b",
-        }])
+        .apply(&[Change::remove_xattr(one, b"user.b")])
         .unwrap();
     assert_eq!(catalog.xattr(one, b"user.b").unwrap(), None);
     assert_eq!(catalog.xattr(two, b"user.b").unwrap().unwrap(), b"other");
@@ -337,19 +315,11 @@ pub(crate) fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) 
     let last = (1 << 43) - 1;
     for (index, position) in [(0, 1), (4, 5), (last, 9)] {
         catalog
-            .apply(&[Change::PutChunk {
-                inode,
-                index,
-                chunk: &map(position, 6),
-            }])
+            .apply(&[Change::put_chunk(inode, index, &map(position, 6))])
             .unwrap();
     }
     catalog
-        .apply(&[Change::PutChunk {
-            inode: InodeNo(6),
-            index: 2,
-            chunk: &map(20, 1),
-        }])
+        .apply(&[Change::put_chunk(InodeNo(6), 2, &map(20, 1))])
         .unwrap();
     assert_eq!(catalog.chunk(inode, 4).unwrap(), map(5, 6));
     assert!(catalog.chunk(inode, 2).unwrap().is_empty());
@@ -365,19 +335,11 @@ pub(crate) fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) 
     assert_eq!(last_indexes(5, 2), [last]);
     assert!(last_indexes(u64::MAX, 1).is_empty());
     catalog
-        .apply(&[Change::PutChunk {
-            inode,
-            index: 4,
-            chunk: &map(30, 256),
-        }])
+        .apply(&[Change::put_chunk(inode, 4, &map(30, 256))])
         .unwrap();
     assert_eq!(catalog.chunk(inode, 4).unwrap(), map(30, 256));
     catalog
-        .apply(&[Change::PutChunk {
-            inode,
-            index: 4,
-            chunk: &Chunk::default(),
-        }])
+        .apply(&[Change::put_chunk(inode, 4, &Chunk::default())])
         .unwrap();
     assert_eq!(indexes(0, 10), [0, last]);
     catalog.commit().unwrap();
@@ -388,12 +350,9 @@ pub(crate) fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) 
         (7, map(50, 2)),
         (last, map(60, 3)),
     ] {
-        let change = Change::PutChunk {
-            inode,
-            index,
-            chunk: &chunk,
-        };
-        catalog.apply(&[change]).unwrap();
+        catalog
+            .apply(&[Change::put_chunk(inode, index, &chunk)])
+            .unwrap();
     }
     assert_eq!(indexes(0, 10), [3, 7, last]);
     assert_eq!(indexes(0, 1), [3]);
@@ -408,11 +367,7 @@ pub(crate) fn chunks_are_found_in_order_committed_or_not(maker: &mut dyn Maker) 
     let index = 1;
     catalog
         .apply(&[
-            Change::PutChunk {
-                inode,
-                index,
-                chunk,
-            },
+            Change::put_chunk(inode, index, chunk),
             Change::DeleteInode(inode),
         ])
         .unwrap();
@@ -427,21 +382,9 @@ pub(crate) fn deleting_an_inode_takes_all_that_is_its_own(maker: &mut dyn Maker)
         catalog
             .apply(&[
                 Change::PutInode(&file(no)),
-                Change::PutXattr {
-                    inode,
-                    name: b"user.a",
-                    value: b"1",
-                },
-                Change::PutChunk {
-                    inode,
-                    index: 0,
-                    chunk: &map(1, 1),
-                },
-                Change::PutChunk {
-                    inode,
-                    index: 9,
-                    chunk: &map(2, 1),
-                },
+                Change::put_xattr(inode, b"user.a", b"1"),
+                Change::put_chunk(inode, 0, &map(1, 1)),
+                Change::put_chunk(inode, 9, &map(2, 1)),
             ])
             .unwrap();
     }
@@ -474,11 +417,7 @@ pub(crate) fn segments_are_accounted(maker: &mut dyn Maker) {
 
 pub(crate) fn shared_units_are_counted_and_never_below_nothing(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
-    let unit = |position, references| Change::ShareUnit {
-        segment: SegmentNo(3),
-        position,
-        references,
-    };
+    let unit = |position, references| Change::share_unit(SegmentNo(3), position, references);
     assert_eq!(catalog.shared_references(SegmentNo(3), 1).unwrap(), 0);
     catalog
         .apply(&[unit(1, 1), unit(1, 1), unit(5, 7)])

@@ -218,6 +218,84 @@ pub enum Change<'a> {
     },
 }
 
+impl<'a> Change<'a> {
+    /// [`PutEntry`](Self::PutEntry).
+    pub fn put_entry(parent: InodeNo, name: &'a [u8], inode: InodeNo, kind: FileKind) -> Self {
+        Self::PutEntry {
+            parent,
+            name,
+            inode,
+            kind,
+        }
+    }
+
+    /// [`RemoveEntry`](Self::RemoveEntry).
+    pub fn remove_entry(parent: InodeNo, name: &'a [u8]) -> Self {
+        Self::RemoveEntry { parent, name }
+    }
+
+    /// [`RenameEntry`](Self::RenameEntry).
+    pub fn rename_entry(parent: InodeNo, name: &'a [u8], new_name: &'a [u8]) -> Self {
+        Self::RenameEntry {
+            parent,
+            name,
+            new_name,
+        }
+    }
+
+    /// [`PutXattr`](Self::PutXattr).
+    pub fn put_xattr(inode: InodeNo, name: &'a [u8], value: &'a [u8]) -> Self {
+        Self::PutXattr { inode, name, value }
+    }
+
+    /// [`RemoveXattr`](Self::RemoveXattr).
+    pub fn remove_xattr(inode: InodeNo, name: &'a [u8]) -> Self {
+        Self::RemoveXattr { inode, name }
+    }
+
+    /// [`PutChunk`](Self::PutChunk).
+    pub fn put_chunk(inode: InodeNo, index: u64, chunk: &'a Chunk) -> Self {
+        Self::PutChunk {
+            inode,
+            index,
+            chunk,
+        }
+    }
+
+    /// [`ShareUnit`](Self::ShareUnit).
+    pub fn share_unit(segment: SegmentNo, position: u32, references: i64) -> Self {
+        Self::ShareUnit {
+            segment,
+            position,
+            references,
+        }
+    }
+
+    /// [`PutReply`](Self::PutReply).
+    pub fn put_reply(client: ClientKey, reply: &'a CachedReply) -> Self {
+        Self::PutReply { client, reply }
+    }
+
+    /// [`KeepChunk`](Self::KeepChunk).
+    pub fn keep_chunk(inode: InodeNo, index: u64, until: u64, kept: &'a KeptChunk) -> Self {
+        Self::KeepChunk {
+            inode,
+            index,
+            until,
+            kept,
+        }
+    }
+
+    /// [`CountSpace`](Self::CountSpace).
+    pub fn count_space(since: u64, until: u64, blocks: i64) -> Self {
+        Self::CountSpace {
+            since,
+            until,
+            blocks,
+        }
+    }
+}
+
 /// Why a catalog operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {

@@ -85,11 +85,7 @@ fn a_full_disk_leaves_the_changes_pending_until_there_is_space() {
     let (mut applied, mut committed) = (0, 0);
     let error = loop {
         let inode = file(applied + 2);
-        let xattr = Change::PutXattr {
-            inode: inode.no,
-            name: b"user.a",
-            value: &[1; 3000],
-        };
+        let xattr = Change::put_xattr(inode.no, b"user.a", &[1; 3000]);
         if let Err(error) = catalog.apply(&[Change::PutInode(&inode), xattr]) {
             break error;
         }

@@ -105,21 +105,9 @@ pub(crate) fn a_snapshot_sees_inodes_and_names_as_they_were(maker: &mut dyn Make
                 size: 1,
                 ..file(a.0)
             }),
-            Change::PutEntry {
-                parent: ROOT,
-                name: b"c",
-                inode: d,
-                kind: FileKind::Fifo,
-            },
-            Change::RenameEntry {
-                parent: ROOT,
-                name: b"a",
-                new_name: b"z",
-            },
-            Change::RemoveEntry {
-                parent: ROOT,
-                name: b"b",
-            },
+            Change::put_entry(ROOT, b"c", d, FileKind::Fifo),
+            Change::rename_entry(ROOT, b"a", b"z"),
+            Change::remove_entry(ROOT, b"b"),
             Change::DeleteInode(b),
         ])
         .unwrap();
@@ -127,11 +115,7 @@ pub(crate) fn a_snapshot_sees_inodes_and_names_as_they_were(maker: &mut dyn Make
     put(&catalog, ROOT, b"b");
     put(&catalog, ROOT, b"a");
     catalog
-        .apply(&[Change::RenameEntry {
-            parent: ROOT,
-            name: b"z",
-            new_name: b"y",
-        }])
+        .apply(&[Change::rename_entry(ROOT, b"z", b"y")])
         .unwrap();
     for no in [a, b, c] {
         assert_eq!(catalog.past_inode(at, no).unwrap(), Some(file(no.0)));
@@ -170,8 +154,9 @@ pub(crate) fn a_snapshot_sees_attributes_as_they_were(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let no = put(&catalog, ROOT, b"a");
     let set = |inode, name: &[u8], value: &[u8]| {
-        let put = Change::PutXattr { inode, name, value };
-        catalog.apply(&[put]).unwrap();
+        catalog
+            .apply(&[Change::put_xattr(inode, name, value)])
+            .unwrap();
     };
     let big = vec![1; 65536];
     set(no, b"user.a", &big);
@@ -184,10 +169,7 @@ pub(crate) fn a_snapshot_sees_attributes_as_they_were(maker: &mut dyn Maker) {
     set(young, b"user.a", b"y");
     set(no, b"user.c", b"cc");
     catalog
-        .apply(&[Change::RemoveXattr {
-            inode: no,
-            name: b"user.b",
-        }])
+        .apply(&[Change::remove_xattr(no, b"user.b")])
         .unwrap();
     catalog.apply(&[Change::DeleteInode(no)]).unwrap();
     let get = |at, name: &[u8]| catalog.past_xattr(at, no, name).unwrap();
@@ -210,17 +192,8 @@ fn replace(catalog: &Catalog, inode: InodeNo, index: u64, until: u64, with: &Chu
     let mut live = catalog.chunk(inode, index).unwrap();
     let mut kept = catalog.kept_chunk(inode, index, until).unwrap();
     kept.replace_in(&mut live, 0, 256, with.extents());
-    let put = Change::PutChunk {
-        inode,
-        index,
-        chunk: with,
-    };
-    let keep = Change::KeepChunk {
-        inode,
-        index,
-        until,
-        kept: &kept,
-    };
+    let put = Change::put_chunk(inode, index, with);
+    let keep = Change::keep_chunk(inode, index, until, &kept);
     catalog.apply(&[put, keep]).unwrap();
 }
 
@@ -235,11 +208,7 @@ pub(crate) fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
     catalog.apply(&[Change::PutInode(&inode)]).unwrap();
     for (index, position) in [(0, 1), (1, 301)] {
         catalog
-            .apply(&[Change::PutChunk {
-                inode: no,
-                index,
-                chunk: &map(position, 9),
-            }])
+            .apply(&[Change::put_chunk(no, index, &map(position, 9))])
             .unwrap();
     }
     let first = snapshot(&catalog, "first");
@@ -312,13 +281,9 @@ pub(crate) fn a_snapshot_sees_chunks_as_they_were(maker: &mut dyn Maker) {
         "a file is younger than the snapshots without it"
     );
     // A kept chunk that covers nothing is none.
-    let gone = Change::KeepChunk {
-        inode: no,
-        index: 1,
-        until: third,
-        kept: &KeptChunk::default(),
-    };
-    catalog.apply(&[gone]).unwrap();
+    catalog
+        .apply(&[Change::keep_chunk(no, 1, third, &KeptChunk::default())])
+        .unwrap();
     assert_eq!(until(third, None, 10), [0, 2, 3]);
     assert!(catalog.kept_chunk(no, 1, third).unwrap().is_empty());
     assert_eq!(catalog.verify().unwrap(), [""; 0]);
@@ -329,17 +294,13 @@ pub(crate) fn a_deleted_snapshot_leaves_what_the_others_see(maker: &mut dyn Make
     let old = put(&catalog, ROOT, b"old");
     let first = snapshot(&catalog, "first");
     let young = put(&catalog, ROOT, b"young");
-    let xattr = |inode, value| Change::PutXattr {
-        inode,
-        name: b"user.a",
-        value,
-    };
+    let xattr = |inode, value| Change::put_xattr(inode, b"user.a", value);
     catalog
         .apply(&[xattr(old, b"1"), xattr(young, b"1")])
         .unwrap();
     let second = snapshot(&catalog, "second");
     for (no, name) in [(old, &b"old"[..]), (young, b"young")] {
-        let remove = Change::RemoveEntry { parent: ROOT, name };
+        let remove = Change::remove_entry(ROOT, name);
         catalog.apply(&[remove, Change::DeleteInode(no)]).unwrap();
     }
     let third = snapshot(&catalog, "third");
@@ -364,12 +325,9 @@ pub(crate) fn a_deleted_snapshot_leaves_what_the_others_see(maker: &mut dyn Make
 pub(crate) fn blocks_are_counted_by_the_snapshots_that_hold_them(maker: &mut dyn Maker) {
     let catalog = maker.fresh();
     let count = |since, until, blocks| {
-        let count = Change::CountSpace {
-            since,
-            until,
-            blocks,
-        };
-        catalog.apply(&[count]).unwrap();
+        catalog
+            .apply(&[Change::count_space(since, until, blocks)])
+            .unwrap();
     };
     assert!(catalog.snapshot_space_rows().unwrap().is_empty());
     for name in ["1", "2", "3", "4"] {
@@ -406,17 +364,10 @@ pub(crate) fn what_changed_since_a_snapshot_is_found_by_it(maker: &mut dyn Maker
     let (a, b) = (put(&catalog, ROOT, b"a"), put(&catalog, ROOT, b"b"));
     let cookie = catalog.entries(ROOT, 0, 10).unwrap()[0].cookie;
     let first = snapshot(&catalog, "first");
-    let xattr = |name: &'static [u8]| Change::PutXattr {
-        inode: b,
-        name,
-        value: b"v",
-    };
+    let xattr = |name: &'static [u8]| Change::put_xattr(b, name, b"v");
     catalog
         .apply(&[
-            Change::RemoveEntry {
-                parent: ROOT,
-                name: b"a",
-            },
+            Change::remove_entry(ROOT, b"a"),
             Change::DeleteInode(a),
             xattr(b"user.x"),
             xattr(b"user.y"),
@@ -488,17 +439,8 @@ pub(crate) fn changes_that_do_not_fit_the_snapshots_are_refused_whole(maker: &mu
         Change::DropSnapshot(at),
         Change::DropSnapshot(7),
         Change::MergePast { no: at, limit: 1 },
-        Change::KeepChunk {
-            inode: no,
-            index: 0,
-            until: 7,
-            kept: &kept,
-        },
-        Change::CountSpace {
-            since: 0,
-            until: 7,
-            blocks: 1,
-        },
+        Change::keep_chunk(no, 0, 7, &kept),
+        Change::count_space(0, 7, 1),
     ] {
         let operation = [Change::PutInode(&inode), change];
         assert!(catalog.apply(&operation).is_err(), "{operation:?}");

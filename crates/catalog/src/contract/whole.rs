@@ -39,11 +39,7 @@ pub(crate) fn walks_over_everything_miss_nothing(maker: &mut dyn Maker) {
         let no = put(&catalog, InodeNo(1 + i % 3), format!("{i}").as_bytes());
         for index in 0..i % 4 {
             catalog
-                .apply(&[Change::PutChunk {
-                    inode: no,
-                    index,
-                    chunk: &map(1, 1),
-                }])
+                .apply(&[Change::put_chunk(no, index, &map(1, 1))])
                 .unwrap();
         }
         inodes.push(no);
@@ -106,10 +102,7 @@ pub(crate) fn what_is_applied_is_read_at_once_and_a_crash_forgets_it(maker: &mut
     catalog
         .apply(&[
             Change::DeleteInode(kept),
-            Change::RemoveEntry {
-                parent: InodeNo::ROOT,
-                name: b"kept",
-            },
+            Change::remove_entry(InodeNo::ROOT, b"kept"),
         ])
         .unwrap();
     assert!(catalog.inode(lost).unwrap().is_some());
@@ -185,9 +178,7 @@ pub(crate) fn answers_are_kept_by_client_and_slot_with_what_they_answer(maker: &
     assert!(catalog.reply_clients().unwrap().is_empty());
     catalog.apply(&[Change::DropReplies(one)]).unwrap();
     let put = |client, reply: &CachedReply| {
-        catalog
-            .apply(&[Change::PutReply { client, reply }])
-            .unwrap();
+        catalog.apply(&[Change::put_reply(client, reply)]).unwrap();
     };
     put(one, &reply(0, 1, b"first"));
     put(one, &reply(7, 1, b"other slot"));
@@ -197,10 +188,7 @@ pub(crate) fn answers_are_kept_by_client_and_slot_with_what_they_answer(maker: &
     let client = one;
     let with_operation = [
         Change::PutInode(&file(no.0)),
-        Change::PutReply {
-            client,
-            reply: &second,
-        },
+        Change::put_reply(client, &second),
     ];
     catalog.commit().unwrap();
     catalog.apply(&with_operation).unwrap();
@@ -275,21 +263,9 @@ pub(crate) fn a_sound_catalog_has_no_findings(maker: &mut dyn Maker) {
         let no = put(&catalog, InodeNo(1 + i % 5), format!("{i}").as_bytes());
         catalog
             .apply(&[
-                Change::PutXattr {
-                    inode: no,
-                    name: b"user.a",
-                    value: &[1; 300],
-                },
-                Change::PutChunk {
-                    inode: no,
-                    index: 0,
-                    chunk: &map(1, 256),
-                },
-                Change::ShareUnit {
-                    segment: SegmentNo(3),
-                    position: 1,
-                    references: 1,
-                },
+                Change::put_xattr(no, b"user.a", &[1; 300]),
+                Change::put_chunk(no, 0, &map(1, 256)),
+                Change::share_unit(SegmentNo(3), 1, 1),
                 Change::PutSegment(account(i + 1, 5)),
             ])
             .unwrap();

@@ -354,24 +354,15 @@ fn owned(entry: Item<'_>) -> Option<Owned<'_>> {
             name,
             inode,
             kind,
-        } => Change::PutEntry {
-            parent,
-            name,
-            inode,
-            kind,
-        },
-        Item::RemoveEntry { parent, name } => Change::RemoveEntry { parent, name },
+        } => Change::put_entry(parent, name, inode, kind),
+        Item::RemoveEntry { parent, name } => Change::remove_entry(parent, name),
         Item::RenameEntry {
             parent,
             name,
             new_name,
-        } => Change::RenameEntry {
-            parent,
-            name,
-            new_name,
-        },
-        Item::PutXattr { inode, name, value } => Change::PutXattr { inode, name, value },
-        Item::RemoveXattr { inode, name } => Change::RemoveXattr { inode, name },
+        } => Change::rename_entry(parent, name, new_name),
+        Item::PutXattr { inode, name, value } => Change::put_xattr(inode, name, value),
+        Item::RemoveXattr { inode, name } => Change::remove_xattr(inode, name),
         Item::PutSegment {
             no,
             key_epoch,
@@ -392,11 +383,7 @@ fn owned(entry: Item<'_>) -> Option<Owned<'_>> {
             segment,
             position,
             references,
-        } => Change::ShareUnit {
-            segment,
-            position,
-            references,
-        },
+        } => Change::share_unit(segment, position, references),
         Item::DropReplies(client) => Change::DropReplies(ClientKey(client)),
         Item::CreateSnapshot {
             no,
@@ -440,11 +427,7 @@ fn owned(entry: Item<'_>) -> Option<Owned<'_>> {
             since,
             until,
             blocks,
-        } => Change::CountSpace {
-            since,
-            until,
-            blocks,
-        },
+        } => Change::count_space(since, until, blocks),
         Item::EditChunk { inode, index, edit } => {
             let edit = MapEdit::decode(edit).ok()?;
             return Some(Owned::ChunkEdit(inode, index, edit));
@@ -470,22 +453,10 @@ fn apply_owned<E>(
         .iter()
         .map(|owned| match owned {
             Owned::Inode(inode) => Change::PutInode(inode),
-            Owned::Chunk(inode, index, chunk) => Change::PutChunk {
-                inode: *inode,
-                index: *index,
-                chunk,
-            },
-            Owned::Reply(client, reply) => Change::PutReply {
-                client: *client,
-                reply,
-            },
+            Owned::Chunk(inode, index, chunk) => Change::put_chunk(*inode, *index, chunk),
+            Owned::Reply(client, reply) => Change::put_reply(*client, reply),
             Owned::Snapshot(row) => Change::CreateSnapshot(row),
-            Owned::Kept(row) => Change::KeepChunk {
-                inode: row.inode,
-                index: row.index,
-                until: row.until,
-                kept: &row.kept,
-            },
+            Owned::Kept(row) => Change::keep_chunk(row.inode, row.index, row.until, &row.kept),
             Owned::ChunkEdit(inode, index, edit) => Change::EditChunk {
                 inode: *inode,
                 index: *index,

@@ -8,7 +8,7 @@ use storage::HostStorage;
 use tempfile::TempDir;
 
 use super::*;
-use crate::contract::{Maker, contract_tests, file, map, put};
+use crate::contract::*;
 use crate::*;
 
 mod damage;
@@ -114,25 +114,10 @@ fn filled(files: &mut Files) -> Vec<Inode> {
         );
         catalog
             .apply(&[
-                Change::PutXattr {
-                    inode: no,
-                    name: b"user.a",
-                    value: &[i as u8; 100],
-                },
-                Change::PutChunk {
-                    inode: no,
-                    index: i,
-                    chunk: &map(1, 200),
-                },
-                Change::ShareUnit {
-                    segment: SegmentNo(i + 1),
-                    position: 1,
-                    references: 1,
-                },
-                Change::PutReply {
-                    client: ClientKey([i as u8; 32]),
-                    reply: &answered(i + 1),
-                },
+                Change::put_xattr(no, b"user.a", &[i as u8; 100]),
+                Change::put_chunk(no, i, &map(1, 200)),
+                Change::share_unit(SegmentNo(i + 1), 1, 1),
+                Change::put_reply(ClientKey([i as u8; 32]), &answered(i + 1)),
             ])
             .unwrap();
     }
@@ -168,9 +153,7 @@ fn every_statement_finds_its_rows_by_key_or_index() {
     let answer = answered(1);
     let client = ClientKey([1; 32]);
     let reply = &answer;
-    catalog
-        .apply(&[Change::PutReply { client, reply }])
-        .unwrap();
+    catalog.apply(&[Change::put_reply(client, reply)]).unwrap();
     let snapshot = catalog.new_snapshot("one", crate::Timestamp { secs: 1, nanos: 0 }, false);
     catalog.apply(&[Change::CreateSnapshot(&snapshot)]).unwrap();
     let state = catalog.lock();
@@ -213,10 +196,7 @@ fn names_whose_hashes_collide_stay_apart() {
     }
     for (i, name) in names.iter().enumerate().step_by(2) {
         catalog
-            .apply(&[Change::RemoveEntry {
-                parent: InodeNo::ROOT,
-                name,
-            }])
+            .apply(&[Change::remove_entry(InodeNo::ROOT, name)])
             .unwrap();
         assert_eq!(
             catalog.entries(InodeNo::ROOT, 0, 100).unwrap().len(),
@@ -243,12 +223,12 @@ fn a_million_names_list_from_any_cookie_while_others_go() {
         let name = i.to_le_bytes().map(|byte| byte | 0x80);
         let name = [&name[..], format!("{i}").as_bytes()].concat();
         catalog
-            .apply(&[Change::PutEntry {
+            .apply(&[Change::put_entry(
                 parent,
-                name: &name,
-                inode: InodeNo(2),
-                kind: FileKind::Regular,
-            }])
+                &name,
+                InodeNo(2),
+                FileKind::Regular,
+            )])
             .unwrap();
         if i % 50_000 == 0 {
             catalog.commit().unwrap();
@@ -262,10 +242,7 @@ fn a_million_names_list_from_any_cookie_while_others_go() {
         let Some(last) = some.last() else { break };
         // One name of each batch goes: the one at which the listing stopped.
         catalog
-            .apply(&[Change::RemoveEntry {
-                parent,
-                name: &last.name,
-            }])
+            .apply(&[Change::remove_entry(parent, &last.name)])
             .unwrap();
         assert!(some.is_sorted_by_key(|entry| entry.cookie));
         after = last.cookie;
@@ -339,11 +316,7 @@ fn a_full_database_costs_the_pending_changes_and_says_so() {
         .unwrap();
     let error = (0..).find_map(|i| {
         let inode = file(i + 100);
-        let xattr = Change::PutXattr {
-            inode: inode.no,
-            name: b"user.a",
-            value: &[0; 3000],
-        };
+        let xattr = Change::put_xattr(inode.no, b"user.a", &[0; 3000]);
         catalog.apply(&[Change::PutInode(&inode), xattr]).err()
     });
     assert!(matches!(error, Some(CatalogError::NoSpace)), "{error:?}");
@@ -463,10 +436,7 @@ fn copies_open_under_their_key_with_everything_in_them() {
         catalog.commit().unwrap();
         catalog
             .apply(&[
-                Change::RemoveEntry {
-                    parent: InodeNo::ROOT,
-                    name: format!("after copy {n}").as_bytes(),
-                },
+                Change::remove_entry(InodeNo::ROOT, format!("after copy {n}").as_bytes()),
                 Change::DeleteInode(InodeNo(catalog.new_inode().0 - 1)),
             ])
             .unwrap();

@@ -297,12 +297,7 @@ mod tests {
                 ..file(number)
             };
             let name = format!("name {number}");
-            let entry = Change::PutEntry {
-                parent: InodeNo::ROOT,
-                name: name.as_bytes(),
-                inode: inode.no,
-                kind,
-            };
+            let entry = Change::put_entry(InodeNo::ROOT, name.as_bytes(), inode.no, kind);
             catalog.apply(&[Change::PutInode(&inode), entry]).unwrap();
         }
         let id = SegmentId {
@@ -315,11 +310,8 @@ mod tests {
             length: 16384,
             live: 300,
         };
-        let chunk = Change::PutChunk {
-            inode: InodeNo(2),
-            index: 0,
-            chunk: &map(1, 200),
-        };
+        let two_hundred = map(1, 200);
+        let chunk = Change::put_chunk(InodeNo(2), 0, &two_hundred);
         catalog
             .apply(&[Change::PutSegment(segment), chunk])
             .unwrap();
@@ -335,12 +327,7 @@ mod tests {
                 Change::PutInode(&file(4)),
                 // Absent then.
                 Change::PutInode(&file(late.0)),
-                Change::KeepChunk {
-                    inode: InodeNo(2),
-                    index: 0,
-                    until: then.no(),
-                    kept: &kept,
-                },
+                Change::keep_chunk(InodeNo(2), 0, then.no(), &kept),
             ])
             .unwrap();
         catalog.commit().unwrap();

@@ -44,12 +44,9 @@ fn the_end_of_a_long_value_is_damage_where_its_page_is_the_last_one_read() {
     let catalog = files.create();
     let no = put(&catalog, InodeNo::ROOT, b"file");
     let value: Vec<u8> = (0..5000u32).map(|i| i as u8 | 1).collect();
-    let long = Change::PutXattr {
-        inode: no,
-        name: b"user.long",
-        value: &value,
-    };
-    catalog.apply(&[long]).unwrap();
+    catalog
+        .apply(&[Change::put_xattr(no, b"user.long", &value)])
+        .unwrap();
     catalog.commit().unwrap();
     drop(catalog);
     let good = fs::read(&files.path).unwrap();

@@ -38,11 +38,7 @@ fn snapshot(catalog: &Catalog, name: &str) -> u64 {
 /// A catalog with something in every table of snapshots.
 fn with_past(catalog: &Catalog) -> (InodeNo, u64) {
     let no = put(catalog, InodeNo::ROOT, b"a");
-    let xattr = |value| Change::PutXattr {
-        inode: no,
-        name: b"user.a",
-        value,
-    };
+    let xattr = |value| Change::put_xattr(no, b"user.a", value);
     catalog.apply(&[xattr(b"1")]).unwrap();
     let at = snapshot(catalog, "then");
     let mut kept = KeptChunk::default();
@@ -56,18 +52,9 @@ fn with_past(catalog: &Catalog) -> (InodeNo, u64) {
                 ..file(no.0)
             }),
             xattr(b"2"),
-            Change::RemoveEntry { parent, name },
-            Change::KeepChunk {
-                inode: no,
-                index: 0,
-                until: at,
-                kept: &kept,
-            },
-            Change::CountSpace {
-                since: 0,
-                until: at,
-                blocks: 200,
-            },
+            Change::remove_entry(parent, name),
+            Change::keep_chunk(no, 0, at, &kept),
+            Change::count_space(0, at, 200),
         ])
         .unwrap();
     (no, at)

@@ -72,22 +72,15 @@ impl Logged {
     }
 
     fn put_chunk(&self, chunk: &Chunk) {
-        let change = Change::PutChunk {
-            inode: self.no,
-            index: 0,
-            chunk,
-        };
-        self.catalog.apply(&[change]).unwrap();
+        self.catalog
+            .apply(&[Change::put_chunk(self.no, 0, chunk)])
+            .unwrap();
     }
 
     fn keep(&self, until: u64, kept: &KeptChunk) {
-        let change = Change::KeepChunk {
-            inode: self.no,
-            index: 0,
-            until,
-            kept,
-        };
-        self.catalog.apply(&[change]).unwrap();
+        self.catalog
+            .apply(&[Change::keep_chunk(self.no, 0, until, kept)])
+            .unwrap();
     }
 
     /// What a crash leaves has these maps, replayed once and twice.
@@ -209,12 +202,7 @@ fn maps_that_come_from_nothing_or_go_to_nothing_are_whole() {
         .apply(&[Change::DeleteInode(logged.no)])
         .unwrap();
     let [entry, inode] = [
-        Change::PutEntry {
-            parent: InodeNo::ROOT,
-            name: b"a",
-            inode: logged.no,
-            kind: FileKind::Regular,
-        },
+        Change::put_entry(InodeNo::ROOT, b"a", logged.no, FileKind::Regular),
         Change::PutInode(&file(logged.no.0)),
     ];
     logged.catalog.apply(&[inode, entry]).unwrap();
@@ -267,12 +255,10 @@ fn few_maps_stay_in_memory_when_they_are_written_and_many_do_not() {
     let mut logged = edited();
     let chunk = scattered(2);
     let put = |logged: &Logged, index| {
-        let change = Change::PutChunk {
-            inode: logged.no,
-            index,
-            chunk: &chunk,
-        };
-        logged.catalog.apply(&[change]).unwrap();
+        logged
+            .catalog
+            .apply(&[Change::put_chunk(logged.no, index, &chunk)])
+            .unwrap();
     };
     let known = |logged: &Logged| {
         let mut state = logged.catalog.lock();

@@ -3,13 +3,9 @@
 use super::*;
 
 fn keep_of(catalog: &Catalog, (inode, index, until): (InodeNo, u64, u64), kept: &KeptChunk) {
-    let change = Change::KeepChunk {
-        inode,
-        index,
-        until,
-        kept,
-    };
-    catalog.apply(&[change]).unwrap();
+    catalog
+        .apply(&[Change::keep_chunk(inode, index, until, kept)])
+        .unwrap();
 }
 
 #[test]
@@ -26,16 +22,8 @@ fn gathered_counts_are_written_when_they_are_many_or_somebody_looks_and_are_in_t
         let state = catalog.lock();
         state.conn.query_row(&sql, (), |row| row.get(0)).unwrap()
     };
-    let share = |position, references| Change::ShareUnit {
-        segment: SegmentNo(1),
-        position,
-        references,
-    };
-    let space = |blocks| Change::CountSpace {
-        since: 0,
-        until: at,
-        blocks,
-    };
+    let share = |position, references| Change::share_unit(SegmentNo(1), position, references);
+    let space = |blocks| Change::count_space(0, at, blocks);
     catalog.apply(&[share(0, 1), space(7)]).unwrap();
     assert!(sync().is_some());
     catalog.apply(&[space(-2)]).unwrap();
@@ -169,12 +157,7 @@ fn what_a_snapshot_sees_is_remembered_only_while_what_it_was_made_of_stays() {
     let no = put(&catalog, InodeNo::ROOT, b"a");
     let live = |position: u32| {
         let chunk = map(position, 8);
-        let change = Change::PutChunk {
-            inode: no,
-            index: 0,
-            chunk: &chunk,
-        };
-        catalog.apply(&[change]).unwrap();
+        catalog.apply(&[Change::put_chunk(no, 0, &chunk)]).unwrap();
     };
     let keep = |until: u64, position: u32| {
         let mut kept = KeptChunk::default();

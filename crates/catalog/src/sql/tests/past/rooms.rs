@@ -113,12 +113,7 @@ impl Rooms {
     fn put_entry(&mut self) {
         let (parent, name) = self.a_name();
         if let Some(inode) = self.an_inode() {
-            self.apply(&[Change::PutEntry {
-                parent,
-                name,
-                inode: inode.no,
-                kind: inode.kind,
-            }]);
+            self.apply(&[Change::put_entry(parent, name, inode.no, inode.kind)]);
         }
     }
 
@@ -127,35 +122,27 @@ impl Rooms {
         let entries = self.catalog.entries(parent, 0, 100).unwrap();
         let has = |name: &[u8]| entries.iter().any(|entry| entry.name == name);
         if has(name) && !has(new_name) {
-            self.apply(&[Change::RenameEntry {
-                parent,
-                name,
-                new_name,
-            }]);
+            self.apply(&[Change::rename_entry(parent, name, new_name)]);
         }
     }
 
     fn remove_entry(&mut self) {
         let (parent, name) = self.a_name();
-        self.apply(&[Change::RemoveEntry { parent, name }]);
+        self.apply(&[Change::remove_entry(parent, name)]);
     }
 
     fn put_xattr(&mut self) {
         let name = self.random.choice(NAMES).unwrap();
         let value = vec![self.random.u8(..); self.random.usize(..100)];
         if let Some(inode) = self.an_inode() {
-            self.apply(&[Change::PutXattr {
-                inode: inode.no,
-                name,
-                value: &value,
-            }]);
+            self.apply(&[Change::put_xattr(inode.no, name, &value)]);
         }
     }
 
     fn remove_xattr(&mut self) {
         let name = self.random.choice(NAMES).unwrap();
         if let Some(Inode { no: inode, .. }) = self.an_inode() {
-            self.apply(&[Change::RemoveXattr { inode, name }]);
+            self.apply(&[Change::remove_xattr(inode, name)]);
         }
     }
 
@@ -166,10 +153,7 @@ impl Rooms {
         };
         for (parent, entry) in self.catalog.all_entries((InodeNo(0), 0), 10_000).unwrap() {
             if entry.inode == no {
-                self.apply(&[Change::RemoveEntry {
-                    parent,
-                    name: &entry.name,
-                }]);
+                self.apply(&[Change::remove_entry(parent, &entry.name)]);
             }
         }
         for (index, _) in self.catalog.chunks_from(no, 0, 100).unwrap() {
@@ -235,11 +219,7 @@ impl Rooms {
             return;
         }
         let had = units(&self.catalog.chunk(target.no, to).unwrap());
-        let mut changes = vec![Change::PutChunk {
-            inode: source.no,
-            index: from,
-            chunk: &chunk,
-        }];
+        let mut changes = vec![Change::put_chunk(source.no, from, &chunk)];
         let new: BTreeSet<_> = with
             .iter()
             .flat_map(Extent::units)
@@ -250,11 +230,7 @@ impl Rooms {
             .collect();
         changes.extend(
             new.into_iter()
-                .map(|(segment, position)| Change::ShareUnit {
-                    segment,
-                    position,
-                    references: 1,
-                }),
+                .map(|(segment, position)| Change::share_unit(segment, position, 1)),
         );
         self.catalog.apply(&changes).unwrap();
         self.replace(target.no, to, first, blocks, &with);
@@ -272,46 +248,30 @@ impl Rooms {
                 let until = newest.no();
                 kept = self.catalog.kept_chunk(inode, index, until).unwrap();
                 let replaced = kept.replace_in(&mut live, first, count, with);
-                changes.extend(replaced.gained.iter().map(|unit| Change::ShareUnit {
-                    segment: unit.segment,
-                    position: unit.position,
-                    references: 1,
-                }));
+                changes.extend(
+                    replaced
+                        .gained
+                        .iter()
+                        .map(|unit| Change::share_unit(unit.segment, unit.position, 1)),
+                );
                 let births = self.catalog.births(inode, index, until).unwrap();
                 for (since, blocks) in births.count(&replaced.kept) {
-                    changes.push(Change::CountSpace {
-                        since,
-                        until,
-                        blocks: blocks.into(),
-                    });
+                    changes.push(Change::count_space(since, until, blocks.into()));
                 }
                 replaced.released
             }
             None => live.replace(first, count, with),
         };
         self.release(&released, &mut changes);
-        changes.push(Change::PutChunk {
-            inode,
-            index,
-            chunk: &live,
-        });
+        changes.push(Change::put_chunk(inode, index, &live));
         if let Some(newest) = newest {
-            changes.push(Change::KeepChunk {
-                inode,
-                index,
-                until: newest.no(),
-                kept: &kept,
-            });
+            changes.push(Change::keep_chunk(inode, index, newest.no(), &kept));
         }
         self.catalog.apply(&changes).unwrap();
         let mut plain = self.plain.chunk(inode, index).unwrap();
         plain.replace(first, count, with);
         self.plain
-            .apply(&[Change::PutChunk {
-                inode,
-                index,
-                chunk: &plain,
-            }])
+            .apply(&[Change::put_chunk(inode, index, &plain)])
             .unwrap();
     }
 
@@ -328,11 +288,7 @@ impl Rooms {
                 );
                 match count {
                     0 => assert!(self.freed.insert(unit), "{unit:?} is freed twice"),
-                    _ => changes.push(Change::ShareUnit {
-                        segment: unit.0,
-                        position: unit.1,
-                        references: -1,
-                    }),
+                    _ => changes.push(Change::share_unit(unit.0, unit.1, -1)),
                 }
             }
         }
@@ -389,11 +345,7 @@ impl Rooms {
             let mut changes = Vec::new();
             let births = self.catalog.births(row.inode, row.index, no).unwrap();
             for (since, blocks) in births.count(row.kept.chunk().extents()) {
-                changes.push(Change::CountSpace {
-                    since,
-                    until: no,
-                    blocks: -i64::from(blocks),
-                });
+                changes.push(Change::count_space(since, no, -i64::from(blocks)));
             }
             let mut older = KeptChunk::default();
             let before = before.filter(|before| row.inode < before.next_inode);
@@ -405,31 +357,22 @@ impl Rooms {
                         .unwrap();
                     let absorbed = older.absorb(&row.kept);
                     for (since, blocks) in births.count(&absorbed.moved) {
-                        changes.push(Change::CountSpace {
-                            since,
-                            until: before.no(),
-                            blocks: blocks.into(),
-                        });
+                        changes.push(Change::count_space(since, before.no(), blocks.into()));
                     }
                     absorbed.released
                 }
                 None => row.kept.clone().rewrite(0, CHUNK, &[]),
             };
             if let Some(before) = before {
-                changes.push(Change::KeepChunk {
-                    inode: row.inode,
-                    index: row.index,
-                    until: before.no(),
-                    kept: &older,
-                });
+                changes.push(Change::keep_chunk(
+                    row.inode,
+                    row.index,
+                    before.no(),
+                    &older,
+                ));
             }
             let none = KeptChunk::default();
-            changes.push(Change::KeepChunk {
-                inode: row.inode,
-                index: row.index,
-                until: no,
-                kept: &none,
-            });
+            changes.push(Change::keep_chunk(row.inode, row.index, no, &none));
             self.release(&released, &mut changes);
             self.catalog.apply(&changes).unwrap();
         }
