@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::State;
 use super::rows::{self, to_sql};
 use super::schema;
+use super::{Catalog, State};
 use crate::{Result, SegmentAccount, SegmentNo};
 
 /// By segment; `None` where the row goes. At most as many as the room has segments.
@@ -25,9 +25,11 @@ impl State {
         }
         Ok(())
     }
+}
 
-    /// All accounts. Of the table alone.
-    pub(super) fn segments(&self) -> Result<Vec<SegmentAccount>> {
-        self.all(schema::SEGMENTS, (), rows::segment)
+impl Catalog {
+    /// All segment accounts, by number.
+    pub fn segments(&self) -> Result<Vec<SegmentAccount>> {
+        self.read_tables(|state| state.all(schema::SEGMENTS, (), rows::segment))
     }
 }

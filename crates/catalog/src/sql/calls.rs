@@ -1,4 +1,5 @@
-//! The catalog's calls: what each locks, and which part of the state does the work.
+//! The catalog's calls: what each locks, and which part of the state does the work. Questions that only its users ask are beside their
+//! statements.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,8 @@ use storage::Storage;
 
 use super::{Catalog, State, copy, open, schema, verify, wal};
 use crate::{
-    Births, CHUNK_BLOCKS, CachedReply, Change, Chunk, ClientKey, DirEntry, Inode, InodeNo,
-    KeptChunk, KeptRow, Result, SegmentAccount, SegmentNo, SnapshotRow, SpaceRow, Taken, Timestamp,
+    Births, CHUNK_BLOCKS, Change, Chunk, Inode, InodeNo, KeptChunk, Result, SnapshotRow, Taken,
+    Timestamp,
 };
 
 impl Catalog {
@@ -18,34 +19,9 @@ impl Catalog {
         self.read(|state| state.inode(no))
     }
 
-    /// A name in a directory, with the inode it leads to: one call.
-    pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
-        self.read(|state| state.lookup(parent, name))
-    }
-
-    /// Up to `limit` names with a cookie above `after`, in the order of cookies.
-    pub fn entries(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<DirEntry>> {
-        self.read(|state| state.entries(parent, after, limit))
-    }
-
-    /// The same with the inodes: one call.
-    pub fn entries_plus(
-        &self,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<(DirEntry, Inode)>> {
-        self.read(|state| state.entries_plus(parent, after, limit))
-    }
-
     /// The cookie that the next new entry gets: every entry has a lower one.
     pub fn next_cookie(&self) -> u64 {
         self.lock().next_cookie
-    }
-
-    /// Whether a directory has no names.
-    pub fn is_empty(&self, parent: InodeNo) -> Result<bool> {
-        self.read(|state| state.is_empty(parent))
     }
 
     /// An extended attribute.
@@ -53,87 +29,9 @@ impl Catalog {
         self.read(|state| state.xattr(inode, name))
     }
 
-    /// The names of all extended attributes, sorted.
-    pub fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
-        self.read(|state| state.xattr_names(inode))
-    }
-
     /// The map of one chunk; an absent one is empty (a hole).
     pub fn chunk(&self, inode: InodeNo, index: u64) -> Result<Chunk> {
         self.read(|state| state.chunk(inode, index))
-    }
-
-    /// Up to `limit` chunks from `first` on that are not empty, in order.
-    pub fn chunks_from(
-        &self,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>> {
-        self.read(|state| state.chunks_from(inode, first, limit))
-    }
-
-    /// Up to `limit` of the last of them, in order too.
-    pub fn last_chunks(
-        &self,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>> {
-        self.read(|state| state.last_chunks(inode, first, limit))
-    }
-
-    /// References beyond the first to one unit.
-    pub fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
-        self.read(|state| state.shared_references(segment, position))
-    }
-
-    /// All segment accounts, by number.
-    pub fn segments(&self) -> Result<Vec<SegmentAccount>> {
-        self.read_tables(State::segments)
-    }
-
-    /// Inodes without a name: left by a crash or a kill while open.
-    pub fn orphans(&self) -> Result<Vec<InodeNo>> {
-        self.read(State::orphans)
-    }
-
-    /// Up to `limit` (inode, chunk index) keys after `after`, over the whole catalog: what cleaner and check walk.
-    pub fn all_chunks(
-        &self,
-        after: Option<(InodeNo, u64)>,
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, u64, Chunk)>> {
-        self.read_tables(|state| state.all_chunks(after, limit))
-    }
-
-    /// Up to `limit` inodes with a number above `after`.
-    pub fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
-        self.read(|state| state.all_inodes(after, limit))
-    }
-
-    /// Up to `limit` names after `(parent, cookie)`, over the whole catalog: what check walks.
-    pub fn all_entries(
-        &self,
-        after: (InodeNo, u64),
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, DirEntry)>> {
-        self.read(|state| state.all_entries(after, limit))
-    }
-
-    /// All counts of shared units.
-    pub fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
-        self.read(State::all_shared)
-    }
-
-    /// The answers kept for a client, by slot.
-    pub fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>> {
-        self.read(|state| state.replies(client))
-    }
-
-    /// The clients for which answers are kept, in order.
-    pub fn reply_clients(&self) -> Result<Vec<ClientKey>> {
-        self.read(State::reply_clients)
     }
 
     /// All snapshots by number, deleted ones included as long as anything is kept for them. Takes no lock of the catalog.
@@ -158,69 +56,9 @@ impl Catalog {
         self.read(|state| state.past_inode(at, no))
     }
 
-    /// A name in a directory, with the inode it leads to, as snapshot `at` sees them.
-    pub fn past_lookup(&self, at: u64, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
-        self.read(|state| state.past_lookup(at, parent, name))
-    }
-
-    /// Up to `limit` names with a cookie above `after`, in the order of cookies, as snapshot `at` sees them.
-    pub fn past_entries(
-        &self,
-        at: u64,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<DirEntry>> {
-        self.read(|state| state.past_entries(at, parent, after, limit))
-    }
-
-    /// The same with the inodes.
-    pub fn past_entries_plus(
-        &self,
-        at: u64,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<(DirEntry, Inode)>> {
-        self.read(|state| state.past_entries_plus(at, parent, after, limit))
-    }
-
-    /// The name with a cookie, as snapshot `at` sees it.
-    pub fn past_entry(&self, at: u64, parent: InodeNo, cookie: u64) -> Result<Option<DirEntry>> {
-        self.read(|state| state.past_entry(at, parent, cookie))
-    }
-
-    /// Up to `limit` inode numbers from `from` on that the catalog has, now or for snapshots: those with a lower number than the
-    /// first that is younger than snapshot `at`. Not all of them are inodes in it.
-    pub fn past_numbers(&self, at: u64, from: InodeNo, limit: usize) -> Result<Vec<InodeNo>> {
-        self.read(|state| state.past_numbers(at, from, limit))
-    }
-
-    /// An extended attribute as snapshot `at` sees it.
-    pub fn past_xattr(&self, at: u64, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.read(|state| state.past_xattr(at, inode, name))
-    }
-
-    /// The names of all extended attributes, sorted, as snapshot `at` sees them.
-    pub fn past_xattr_names(&self, at: u64, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
-        self.read(|state| state.past_xattr_names(at, inode))
-    }
-
     /// The map of one chunk as snapshot `at` sees it: the live one, and over it what is kept of it.
     pub fn past_chunk(&self, at: u64, inode: InodeNo, index: u64) -> Result<Chunk> {
         self.read(|state| state.past_chunk(at, inode, index))
-    }
-
-    /// Up to `limit` chunks from `first` on that are not empty, in order, as snapshot `at` sees them. None behind the end of the
-    /// file.
-    pub fn past_chunks_from(
-        &self,
-        at: u64,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>> {
-        self.read_tables(|state| state.past_chunks_from(at, inode, first, limit))
     }
 
     /// What is kept of one chunk for snapshot `until`; where nothing is, it covers nothing.
@@ -248,55 +86,6 @@ impl Catalog {
         blocks: &[u16],
     ) -> Result<Births> {
         self.read(|state| state.births(inode, index, until, blocks))
-    }
-
-    /// Up to `limit` kept chunks after `(inode, index, until)`, over the whole catalog.
-    pub fn all_kept_chunks(
-        &self,
-        after: Option<(InodeNo, u64, u64)>,
-        limit: usize,
-    ) -> Result<Vec<KeptRow>> {
-        self.read_tables(|state| state.all_kept_chunks(after, limit))
-    }
-
-    /// Up to `limit` chunks after `(inode, index)` that are kept for snapshot `until`.
-    pub fn kept_until(
-        &self,
-        until: u64,
-        after: Option<(InodeNo, u64)>,
-        limit: usize,
-    ) -> Result<Vec<KeptRow>> {
-        self.read_tables(|state| state.kept_until(until, after, limit))
-    }
-
-    /// Up to `limit` inodes after `after` that are kept for snapshot `until`.
-    pub fn inodes_until(&self, until: u64, after: InodeNo, limit: usize) -> Result<Vec<InodeNo>> {
-        self.read(|state| state.inodes_until(until, after, limit))
-    }
-
-    /// Up to `limit` names after `(parent, cookie)` that are kept for snapshot `until`, each as its directory and its cookie.
-    pub fn entries_until(
-        &self,
-        until: u64,
-        after: (InodeNo, u64),
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, u64)>> {
-        self.read(|state| state.entries_until(until, after, limit))
-    }
-
-    /// Up to `limit` extended attributes after `(inode, name)` that are kept for snapshot `until`.
-    pub fn xattrs_until(
-        &self,
-        until: u64,
-        after: &(InodeNo, Vec<u8>),
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, Vec<u8>)>> {
-        self.read(|state| state.xattrs_until(until, after, limit))
-    }
-
-    /// The account of blocks kept for snapshots, by `since` and `until`.
-    pub fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
-        self.read(|state| state.snapshot_space_rows())
     }
 
     /// From now on fresh inode numbers are not below `next`.

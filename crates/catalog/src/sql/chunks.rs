@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::State;
 use super::rows::{self, bound, damaged, to_sql};
 use super::schema;
+use super::{Catalog, State};
 use crate::log::EntryMap;
 use crate::{Chunk, InodeNo, Result};
 
@@ -47,27 +47,6 @@ impl State {
         Ok(chunk.unwrap_or_default())
     }
 
-    pub(super) fn chunks_from(
-        &self,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>> {
-        let chunks = self.some_chunks(schema::CHUNKS_FROM, inode, first, limit)?;
-        Ok(chunks.into_iter().take(limit).collect())
-    }
-
-    pub(super) fn last_chunks(
-        &self,
-        inode: InodeNo,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Chunk)>> {
-        let chunks = self.some_chunks(schema::LAST_CHUNKS, inode, first, limit)?;
-        let others = chunks.len().saturating_sub(limit);
-        Ok(chunks.into_iter().skip(others).collect())
-    }
-
     /// At least `limit` chunks from `first` on that are not empty, if there are so many: those to which `sql` comes first.
     fn some_chunks(
         &self,
@@ -94,26 +73,58 @@ impl State {
         chunks.retain(|_, chunk| !chunk.is_empty());
         Ok(chunks)
     }
+}
 
-    /// Of the table alone.
-    pub(super) fn all_chunks(
+impl Catalog {
+    /// Up to `limit` chunks from `first` on that are not empty, in order.
+    pub fn chunks_from(
+        &self,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        self.read(|state| {
+            let chunks = state.some_chunks(schema::CHUNKS_FROM, inode, first, limit)?;
+            Ok(chunks.into_iter().take(limit).collect())
+        })
+    }
+
+    /// Up to `limit` of the last of them, in order too.
+    pub fn last_chunks(
+        &self,
+        inode: InodeNo,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Chunk)>> {
+        self.read(|state| {
+            let chunks = state.some_chunks(schema::LAST_CHUNKS, inode, first, limit)?;
+            let others = chunks.len().saturating_sub(limit);
+            Ok(chunks.into_iter().skip(others).collect())
+        })
+    }
+
+    /// Up to `limit` (inode, chunk index) keys after `after`, over the whole catalog: what cleaner and check walk.
+    pub fn all_chunks(
         &self,
         after: Option<(InodeNo, u64)>,
         limit: usize,
     ) -> Result<Vec<(InodeNo, u64, Chunk)>> {
-        // Inode 0 has no chunks.
-        let (inode, index) = after.map_or((0, 0), |(inode, index)| (bound(inode.0), bound(index)));
-        self.all(
-            schema::ALL_CHUNKS,
-            (inode, index, bound(limit as u64)),
-            |row| {
-                let inode = InodeNo(rows::number(row, 0, "a chunk's inode")?);
-                Ok((
-                    inode,
-                    rows::number(row, 1, "a chunk's index")?,
-                    rows::chunk(row, 2)?,
-                ))
-            },
-        )
+        self.read_tables(|state| {
+            // Inode 0 has no chunks.
+            let (inode, index) =
+                after.map_or((0, 0), |(inode, index)| (bound(inode.0), bound(index)));
+            state.all(
+                schema::ALL_CHUNKS,
+                (inode, index, bound(limit as u64)),
+                |row| {
+                    let inode = InodeNo(rows::number(row, 0, "a chunk's inode")?);
+                    Ok((
+                        inode,
+                        rows::number(row, 1, "a chunk's index")?,
+                        rows::chunk(row, 2)?,
+                    ))
+                },
+            )
+        })
     }
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::State;
 use super::rows::{self, bound, damaged, to_sql};
 use super::schema::{self, past};
 use super::snapshots::living;
+use super::{Catalog, State};
 use crate::{Change, Result, SegmentNo, SpaceRow};
 
 /// Counts gathered at most: then they are written, though no commit is due.
@@ -77,35 +77,6 @@ impl State {
         share.added = share.added.saturating_add(references);
     }
 
-    /// References to a unit beyond the first.
-    pub(super) fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
-        let count = self.share_count((segment, position))?;
-        u64::try_from(count).map_err(|_| damaged("a share count is negative"))
-    }
-
-    /// All counts of references, in the order of their units.
-    pub(super) fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
-        let stored = self.all(schema::ALL_SHARED, (), |row| {
-            let segment = SegmentNo(rows::number(row, 0, "a shared unit's segment")?);
-            let position = rows::number(row, 1, "a shared unit's position")?;
-            let count: u64 = rows::number(row, 2, "a share count")?;
-            Ok(((segment, position), to_sql(count)))
-        })?;
-        let mut all: BTreeMap<Unit, i64> = stored.into_iter().collect();
-        for (unit, share) in &self.gathered.borrow().counts.shares {
-            let count = all.entry(*unit).or_default();
-            *count = count.saturating_add(share.added);
-        }
-        all.retain(|_, count| *count != 0);
-        all.into_iter()
-            .map(|((segment, position), count)| {
-                let count = u64::try_from(count);
-                let count = count.map_err(|_| damaged("a share count is negative"))?;
-                Ok((segment, position, count))
-            })
-            .collect()
-    }
-
     fn share_count(&self, unit: Unit) -> Result<i64> {
         match self.gathered.borrow_mut().counts.shares.get_mut(&unit) {
             Some(share) => {
@@ -132,27 +103,6 @@ impl State {
         let count = self.gathered.get_mut().counts.space.entry((since, until));
         let count = count.or_default();
         *count = count.saturating_add(blocks);
-    }
-
-    /// All counts of blocks kept for snapshots, in the order of their pairs.
-    pub(super) fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
-        if !self.has_past() {
-            return Ok(Vec::new());
-        }
-        let stored = self.all(past::SPACE, (), rows::space)?;
-        let pair = |row: SpaceRow| ((row.since, row.until), row.blocks);
-        let mut all: BTreeMap<_, i64> = stored.into_iter().map(pair).collect();
-        for (pair, blocks) in &self.gathered.borrow().counts.space {
-            let count = all.entry(*pair).or_default();
-            *count = count.saturating_add(*blocks);
-        }
-        all.retain(|_, blocks| *blocks != 0);
-        let row = |((since, until), blocks)| SpaceRow {
-            since,
-            until,
-            blocks,
-        };
-        Ok(all.into_iter().map(row).collect())
     }
 
     /// Writes the gathered counts of references.
@@ -194,5 +144,63 @@ impl State {
     pub(super) fn put_space(&self, since: i64, until: i64, blocks: i64) -> Result<()> {
         self.run(past::COUNT_SPACE, (since, until, blocks))?;
         self.run(past::DROP_SPACE, (since, until)).map(drop)
+    }
+}
+
+impl Catalog {
+    /// All counts of shared units.
+    pub fn all_shared(&self) -> Result<Vec<(SegmentNo, u32, u64)>> {
+        self.read(|state| {
+            let stored = state.all(schema::ALL_SHARED, (), |row| {
+                let segment = SegmentNo(rows::number(row, 0, "a shared unit's segment")?);
+                let position = rows::number(row, 1, "a shared unit's position")?;
+                let count: u64 = rows::number(row, 2, "a share count")?;
+                Ok(((segment, position), to_sql(count)))
+            })?;
+            let mut all: BTreeMap<Unit, i64> = stored.into_iter().collect();
+            for (unit, share) in &state.gathered.borrow().counts.shares {
+                let count = all.entry(*unit).or_default();
+                *count = count.saturating_add(share.added);
+            }
+            all.retain(|_, count| *count != 0);
+            all.into_iter()
+                .map(|((segment, position), count)| {
+                    let count = u64::try_from(count);
+                    let count = count.map_err(|_| damaged("a share count is negative"))?;
+                    Ok((segment, position, count))
+                })
+                .collect()
+        })
+    }
+
+    /// References beyond the first to one unit.
+    pub fn shared_references(&self, segment: SegmentNo, position: u32) -> Result<u64> {
+        self.read(|state| {
+            let count = state.share_count((segment, position))?;
+            u64::try_from(count).map_err(|_| damaged("a share count is negative"))
+        })
+    }
+
+    /// The account of blocks kept for snapshots, by `since` and `until`.
+    pub fn snapshot_space_rows(&self) -> Result<Vec<SpaceRow>> {
+        self.read(|state| {
+            if !state.has_past() {
+                return Ok(Vec::new());
+            }
+            let stored = state.all(past::SPACE, (), rows::space)?;
+            let pair = |row: SpaceRow| ((row.since, row.until), row.blocks);
+            let mut all: BTreeMap<_, i64> = stored.into_iter().map(pair).collect();
+            for (pair, blocks) in &state.gathered.borrow().counts.space {
+                let count = all.entry(*pair).or_default();
+                *count = count.saturating_add(*blocks);
+            }
+            all.retain(|_, blocks| *blocks != 0);
+            let row = |((since, until), blocks)| SpaceRow {
+                since,
+                until,
+                blocks,
+            };
+            Ok(all.into_iter().map(row).collect())
+        })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::State;
 use super::rows::{self, bound, to_sql};
 use super::schema::past;
+use super::{Catalog, State};
 use crate::log::EntryMap;
 use crate::{InodeNo, KeptChunk, KeptRow, Result};
 
@@ -109,44 +109,50 @@ impl State {
         }
         Ok(all)
     }
+}
 
-    /// Of the tables alone.
-    pub(super) fn all_kept_chunks(
+impl Catalog {
+    /// Up to `limit` kept chunks after `(inode, index, until)`, over the whole catalog.
+    pub fn all_kept_chunks(
         &self,
         after: Option<(InodeNo, u64, u64)>,
         limit: usize,
     ) -> Result<Vec<KeptRow>> {
-        if !self.has_past() {
-            return Ok(Vec::new());
-        }
-        // Inode 0 has no chunks.
-        let (inode, index, until) = after.unwrap_or((InodeNo(0), 0, 0));
-        let params = (
-            bound(inode.0),
-            bound(index),
-            bound(until),
-            bound(limit as u64),
-        );
-        self.all(past::ALL_KEPT, params, rows::kept_row)
+        self.read_tables(|state| {
+            if !state.has_past() {
+                return Ok(Vec::new());
+            }
+            // Inode 0 has no chunks.
+            let (inode, index, until) = after.unwrap_or((InodeNo(0), 0, 0));
+            let params = (
+                bound(inode.0),
+                bound(index),
+                bound(until),
+                bound(limit as u64),
+            );
+            state.all(past::ALL_KEPT, params, rows::kept_row)
+        })
     }
 
-    /// Of the tables alone.
-    pub(super) fn kept_until(
+    /// Up to `limit` chunks after `(inode, index)` that are kept for snapshot `until`.
+    pub fn kept_until(
         &self,
         until: u64,
         after: Option<(InodeNo, u64)>,
         limit: usize,
     ) -> Result<Vec<KeptRow>> {
-        if !self.has_past() {
-            return Ok(Vec::new());
-        }
-        let (inode, index) = after.unwrap_or((InodeNo(0), 0));
-        let params = (
-            bound(until),
-            bound(inode.0),
-            bound(index),
-            bound(limit as u64),
-        );
-        self.all(past::KEPT_UNTIL, params, rows::kept_row)
+        self.read_tables(|state| {
+            if !state.has_past() {
+                return Ok(Vec::new());
+            }
+            let (inode, index) = after.unwrap_or((InodeNo(0), 0));
+            let params = (
+                bound(until),
+                bound(inode.0),
+                bound(index),
+                bound(limit as u64),
+            );
+            state.all(past::KEPT_UNTIL, params, rows::kept_row)
+        })
     }
 }

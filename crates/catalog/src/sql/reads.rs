@@ -3,7 +3,7 @@
 use rusqlite::{CachedStatement, Params, Row};
 
 use super::rows::{self, bound, damaged, to_sql};
-use super::{State, schema};
+use super::{Catalog, State, schema};
 use crate::{CachedReply, ClientKey, DirEntry, Inode, InodeNo, Result};
 
 impl State {
@@ -47,38 +47,8 @@ impl State {
         Ok(tables > 0)
     }
 
-    pub(super) fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>> {
-        match self.has_replies {
-            true => self.all(schema::REPLIES, [&client.0[..]], |row| rows::reply(row, 0)),
-            false => Ok(Vec::new()),
-        }
-    }
-
-    pub(super) fn reply_clients(&self) -> Result<Vec<ClientKey>> {
-        let mut clients = Vec::new();
-        let mut after = Vec::new();
-        // One step for each client, however many slots it has.
-        while self.has_replies
-            && let Some(client) = self.one(schema::NEXT_CLIENT, [&after[..]], |row| {
-                rows::client(row, 0)
-            })?
-        {
-            clients.push(client);
-            after = client.0.to_vec();
-        }
-        Ok(clients)
-    }
-
     pub(super) fn inode(&self, no: InodeNo) -> Result<Option<Inode>> {
         self.one(schema::INODE, [bound(no.0)], rows::inode)
-    }
-
-    pub(super) fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
-        self.one(
-            schema::LOOKUP,
-            (bound(parent.0), self.name_hash(name), name),
-            |row| self.entry_inode(row),
-        )
     }
 
     /// The inode of an entry's row, which holds the inode's columns and then, last or later, the entry's.
@@ -89,78 +59,10 @@ impl State {
         rows::inode(row)
     }
 
-    pub(super) fn entries(
-        &self,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<DirEntry>> {
-        let params = (bound(parent.0), bound(after), bound(limit as u64));
-        self.all(schema::ENTRIES, params, |row| rows::entry(row, 0))
-    }
-
-    pub(super) fn entries_plus(
-        &self,
-        parent: InodeNo,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<(DirEntry, Inode)>> {
-        let params = (bound(parent.0), bound(after), bound(limit as u64));
-        self.all(schema::ENTRIES_PLUS, params, |row| {
-            Ok((
-                rows::entry(row, schema::INODE_COLUMNS)?,
-                self.entry_inode(row)?,
-            ))
-        })
-    }
-
-    pub(super) fn is_empty(&self, parent: InodeNo) -> Result<bool> {
-        Ok(self
-            .one(schema::ANY_ENTRY, [bound(parent.0)], |_| Ok(()))?
-            .is_none())
-    }
-
     pub(super) fn xattr(&self, inode: InodeNo, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.one(schema::XATTR, (bound(inode.0), name), |row| {
             rows::bytes(row, 0, "an attribute's value")
         })
-    }
-
-    pub(super) fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
-        self.all(schema::XATTR_NAMES, [bound(inode.0)], |row| {
-            rows::bytes(row, 0, "an attribute's name")
-        })
-    }
-
-    pub(super) fn orphans(&self) -> Result<Vec<InodeNo>> {
-        self.all(schema::ORPHANS, (), |row| {
-            Ok(InodeNo(rows::number(row, 0, "an inode number")?))
-        })
-    }
-
-    pub(super) fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
-        self.all(
-            schema::ALL_INODES,
-            (bound(after.0), bound(limit as u64)),
-            rows::inode,
-        )
-    }
-
-    pub(super) fn all_entries(
-        &self,
-        after: (InodeNo, u64),
-        limit: usize,
-    ) -> Result<Vec<(InodeNo, DirEntry)>> {
-        self.all(
-            schema::ALL_ENTRIES,
-            (bound(after.0.0), bound(after.1), bound(limit as u64)),
-            |row| {
-                Ok((
-                    InodeNo(rows::number(row, 0, "an entry's directory")?),
-                    rows::entry(row, 1)?,
-                ))
-            },
-        )
     }
 
     pub(super) fn meta(&self, key: &str) -> Result<Option<Vec<u8>>> {
@@ -175,5 +77,128 @@ impl State {
         let mut hasher = siphasher::sip::SipHasher24::new_with_key(&self.hash_key);
         hasher.write(name);
         to_sql(hasher.finish() & self.hash_mask)
+    }
+}
+
+impl Catalog {
+    /// The answers kept for a client, by slot.
+    pub fn replies(&self, client: ClientKey) -> Result<Vec<CachedReply>> {
+        self.read(|state| match state.has_replies {
+            true => state.all(schema::REPLIES, [&client.0[..]], |row| rows::reply(row, 0)),
+            false => Ok(Vec::new()),
+        })
+    }
+
+    /// The clients for which answers are kept, in order.
+    pub fn reply_clients(&self) -> Result<Vec<ClientKey>> {
+        self.read(|state| {
+            let mut clients = Vec::new();
+            let mut after = Vec::new();
+            // One step for each client, however many slots it has.
+            while state.has_replies
+                && let Some(client) = state.one(schema::NEXT_CLIENT, [&after[..]], |row| {
+                    rows::client(row, 0)
+                })?
+            {
+                clients.push(client);
+                after = client.0.to_vec();
+            }
+            Ok(clients)
+        })
+    }
+
+    /// Up to `limit` names with a cookie above `after`, in the order of cookies.
+    pub fn entries(&self, parent: InodeNo, after: u64, limit: usize) -> Result<Vec<DirEntry>> {
+        self.read(|state| {
+            let params = (bound(parent.0), bound(after), bound(limit as u64));
+            state.all(schema::ENTRIES, params, |row| rows::entry(row, 0))
+        })
+    }
+
+    /// The same with the inodes: one call.
+    pub fn entries_plus(
+        &self,
+        parent: InodeNo,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(DirEntry, Inode)>> {
+        self.read(|state| {
+            let params = (bound(parent.0), bound(after), bound(limit as u64));
+            state.all(schema::ENTRIES_PLUS, params, |row| {
+                Ok((
+                    rows::entry(row, schema::INODE_COLUMNS)?,
+                    state.entry_inode(row)?,
+                ))
+            })
+        })
+    }
+
+    /// Whether a directory has no names.
+    pub fn is_empty(&self, parent: InodeNo) -> Result<bool> {
+        self.read(|state| {
+            Ok(state
+                .one(schema::ANY_ENTRY, [bound(parent.0)], |_| Ok(()))?
+                .is_none())
+        })
+    }
+
+    /// The names of all extended attributes, sorted.
+    pub fn xattr_names(&self, inode: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.read(|state| {
+            state.all(schema::XATTR_NAMES, [bound(inode.0)], |row| {
+                rows::bytes(row, 0, "an attribute's name")
+            })
+        })
+    }
+
+    /// Inodes without a name: left by a crash or a kill while open.
+    pub fn orphans(&self) -> Result<Vec<InodeNo>> {
+        self.read(|state| {
+            state.all(schema::ORPHANS, (), |row| {
+                Ok(InodeNo(rows::number(row, 0, "an inode number")?))
+            })
+        })
+    }
+
+    /// Up to `limit` inodes with a number above `after`.
+    pub fn all_inodes(&self, after: InodeNo, limit: usize) -> Result<Vec<Inode>> {
+        self.read(|state| {
+            state.all(
+                schema::ALL_INODES,
+                (bound(after.0), bound(limit as u64)),
+                rows::inode,
+            )
+        })
+    }
+
+    /// Up to `limit` names after `(parent, cookie)`, over the whole catalog: what check walks.
+    pub fn all_entries(
+        &self,
+        after: (InodeNo, u64),
+        limit: usize,
+    ) -> Result<Vec<(InodeNo, DirEntry)>> {
+        self.read(|state| {
+            state.all(
+                schema::ALL_ENTRIES,
+                (bound(after.0.0), bound(after.1), bound(limit as u64)),
+                |row| {
+                    Ok((
+                        InodeNo(rows::number(row, 0, "an entry's directory")?),
+                        rows::entry(row, 1)?,
+                    ))
+                },
+            )
+        })
+    }
+
+    /// A name in a directory, with the inode it leads to: one call.
+    pub fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Option<Inode>> {
+        self.read(|state| {
+            state.one(
+                schema::LOOKUP,
+                (bound(parent.0), state.name_hash(name), name),
+                |row| state.entry_inode(row),
+            )
+        })
     }
 }
