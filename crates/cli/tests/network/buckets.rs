@@ -5,9 +5,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::cluster::{Cluster, SPARE, Shape, disk};
+use super::common::noise;
 use super::common::random::number;
 use super::common::setting::versitygw;
-use super::common::{can_mount, is_root, noise};
 use super::process::TIMEOUT;
 use super::seed;
 use fastrand::Rng;
@@ -18,13 +18,11 @@ const ROUNDS: u64 = 4;
 const LATEST_MS: u64 = 700;
 
 fn cluster() -> Option<Cluster> {
-    if !can_mount() || !is_root() || versitygw().is_none() {
-        return None;
-    }
-    Some(Cluster::start(Shape {
+    versitygw()?;
+    Cluster::start(Shape {
         in_bucket: true,
         ..Shape::default()
-    }))
+    })
 }
 
 fn judge(cluster: &Cluster, seed: u64, story: &str) {

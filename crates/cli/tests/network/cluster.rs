@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::common::Sandbox;
 use super::common::setting::{Store, versitygw};
+use super::common::{Sandbox, can_mount, is_root};
 use super::net::Net;
 use super::process::{Process, TIMEOUT, until};
 use super::writer::{FILES, Orders};
@@ -51,6 +51,24 @@ impl Default for Shape {
     }
 }
 
+impl Shape {
+    /// With these clients.
+    pub fn of(clients: &'static [&'static str]) -> Self {
+        Self {
+            clients,
+            ..Self::default()
+        }
+    }
+
+    /// One disk and one client.
+    pub fn small() -> Self {
+        Self {
+            disks: 1,
+            ..Self::of(&["root"])
+        }
+    }
+}
+
 /// The machines, and what runs on them.
 pub struct Cluster {
     pub net: Net,
@@ -83,10 +101,10 @@ pub fn synced(path: &Path, bytes: &[u8]) {
 }
 
 impl Cluster {
-    /// Makes everything and starts it.
-    pub fn start(shape: Shape) -> Cluster {
-        let cluster = Self::prepare(shape);
-        cluster.started()
+    /// Makes everything and starts it, where this user can mount.
+    pub fn start(shape: Shape) -> Option<Cluster> {
+        let can = can_mount() && is_root();
+        can.then(|| Self::prepare(shape).started())
     }
 
     fn prepare(shape: Shape) -> Cluster {

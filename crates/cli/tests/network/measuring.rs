@@ -6,19 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 
 use super::cluster::{Cluster, Shape, client};
-use super::common::{can_mount, is_root};
 
 #[test]
 fn small_files_have_every_published_sub_operation() {
-    if !can_mount() || !is_root() {
-        return;
-    }
-    let cluster = Cluster::start(Shape {
-        disks: 1,
-        clients: &["root"],
+    let Some(cluster) = Cluster::start(Shape {
         protection: "private",
-        ..Shape::default()
-    });
+        ..Shape::small()
+    }) else {
+        return;
+    };
     let shared = cluster.mountpoint(0);
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
     fs::create_dir(cluster.path("bench")).unwrap();

@@ -9,18 +9,17 @@ use std::process::Command;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::cluster::{Cluster, Shape};
-use super::common::{can_mount, is_root, listing, make_tree, noise};
+use super::common::{listing, make_tree, noise};
 
 #[test]
 fn files_of_one_client_are_seen_by_the_other_in_every_set_up() {
-    if !can_mount() || !is_root() {
-        return;
-    }
     for protection in ["secure", "private"] {
-        let mut cluster = Cluster::start(Shape {
+        let Some(mut cluster) = Cluster::start(Shape {
             protection,
             ..Shape::default()
-        });
+        }) else {
+            return;
+        };
         let (one, other) = (cluster.mountpoint(0), cluster.mountpoint(1));
         let tree = one.join("tree");
         make_tree(&tree);
@@ -46,13 +45,9 @@ fn files_of_one_client_are_seen_by_the_other_in_every_set_up() {
 
 #[test]
 fn each_user_may_do_what_the_files_permissions_say() {
-    if !can_mount() || !is_root() {
+    let Some(cluster) = Cluster::start(Shape::of(&["root", "ada", "bob"])) else {
         return;
-    }
-    let cluster = Cluster::start(Shape {
-        clients: &["root", "ada", "bob"],
-        ..Shape::default()
-    });
+    };
     let at = |client: usize| cluster.mountpoint(client);
     fs::set_permissions(at(0), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::write(at(1).join("mine"), b"ada's own").unwrap();
@@ -94,13 +89,9 @@ fn each_user_may_do_what_the_files_permissions_say() {
 
 #[test]
 fn a_revoked_right_is_gone_though_the_file_is_open() {
-    if !can_mount() || !is_root() {
+    let Some(cluster) = Cluster::start(Shape::of(&["ada", "bob", "root"])) else {
         return;
-    }
-    let cluster = Cluster::start(Shape {
-        clients: &["ada", "bob", "root"],
-        ..Shape::default()
-    });
+    };
     let at = |client: usize| cluster.mountpoint(client);
     fs::set_permissions(at(2), fs::Permissions::from_mode(0o1777)).unwrap();
     let bytes = noise(8 << 20, 3);
@@ -127,10 +118,9 @@ fn a_revoked_right_is_gone_though_the_file_is_open() {
 #[test]
 fn a_listing_ends_and_shows_each_name_once_while_names_change() {
     const NAMES: usize = 400;
-    if !can_mount() || !is_root() {
+    let Some(cluster) = Cluster::start(Shape::default()) else {
         return;
-    }
-    let cluster = Cluster::start(Shape::default());
+    };
     let (one, other) = (cluster.mountpoint(0), cluster.mountpoint(1));
     fs::create_dir(one.join("elsewhere")).unwrap();
     let list_while = |dir: &str, change: &mut dyn FnMut(&Path, &str)| {
@@ -174,10 +164,9 @@ fn a_listing_ends_and_shows_each_name_once_while_names_change() {
 /// The flags of one client's file hold for all, also where the file was open before.
 #[test]
 fn flags_hold_for_every_client_also_for_what_was_open_before() {
-    if !can_mount() || !is_root() {
+    let Some(mut cluster) = Cluster::start(Shape::default()) else {
         return;
-    }
-    let mut cluster = Cluster::start(Shape::default());
+    };
     let (one, other) = (cluster.mountpoint(0), cluster.mountpoint(1));
     let set = |name: &str, flags| ioctl_setflags(File::open(one.join(name)).unwrap(), flags);
     let denied = |result: std::io::Result<()>, what: &str| {

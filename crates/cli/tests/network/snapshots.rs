@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::cluster::{Cluster, Shape, disk};
-use super::common::{can_mount, is_root, listing, make_tree, noise, words};
+use super::common::{listing, make_tree, noise, words};
 use super::process::until;
 use super::seed;
 
@@ -32,13 +32,9 @@ fn denied(result: std::io::Result<Vec<u8>>) {
 
 #[test]
 fn each_user_reads_in_snapshots_what_was_allowed_then_and_is_now() {
-    if !can_mount() || !is_root() {
+    let Some(mut cluster) = Cluster::start(Shape::of(&["root", "ada", "bob"])) else {
         return;
-    }
-    let mut cluster = Cluster::start(Shape {
-        clients: &["root", "ada", "bob"],
-        ..Shape::default()
-    });
+    };
     let [root, ada, bob] = [0, 1, 2].map(|client| cluster.mountpoint(client));
     set_mode(&root, 0o1777);
     assert!(!ada.join(".snapshots").exists(), "there is none yet");
@@ -144,10 +140,9 @@ fn each_user_reads_in_snapshots_what_was_allowed_then_and_is_now() {
 
 #[test]
 fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
-    if !can_mount() || !is_root() {
+    let Some(mut cluster) = Cluster::start(Shape::default()) else {
         return;
-    }
-    let mut cluster = Cluster::start(Shape::default());
+    };
     let (one, other) = (cluster.mountpoint(0), cluster.mountpoint(1));
     let old = noise(3_000_000, 2);
     fs::write(one.join("letter"), &old).unwrap();
@@ -234,13 +229,9 @@ fn snapshots_of_a_served_room_are_managed_on_its_machine_and_by_its_policy() {
 /// As on a room of one user: `cli/tests/suite/snapshots/restores.rs`.
 #[test]
 fn the_server_restores_files_directories_and_the_room_for_all_clients() {
-    if !can_mount() || !is_root() {
+    let Some(cluster) = Cluster::start(Shape::of(&["root", "ada", "bob"])) else {
         return;
-    }
-    let cluster = Cluster::start(Shape {
-        clients: &["root", "ada", "bob"],
-        ..Shape::default()
-    });
+    };
     let [root, ada, bob] = [0, 1, 2].map(|client| cluster.mountpoint(client));
     set_mode(&root, 0o1777);
     make_tree(&root.join("tree"));
@@ -383,11 +374,10 @@ fn are_same(one: &[String], other: &[String]) -> bool {
 #[test]
 fn writers_go_on_while_snapshots_come_and_go_and_the_server_is_killed() {
     const KEPT: usize = 3;
-    if !can_mount() || !is_root() {
-        return;
-    }
     let seed = seed();
-    let mut cluster = Cluster::start(Shape::default());
+    let Some(mut cluster) = Cluster::start(Shape::default()) else {
+        return;
+    };
     let side = cluster.mountpoint(0).join("side");
     fs::create_dir_all(side.join("sub")).unwrap();
     for n in 0..50 {
