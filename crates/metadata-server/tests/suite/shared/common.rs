@@ -274,6 +274,11 @@ impl Shared {
         Arc::new(SharedRoom::connect(options, &identity).unwrap())
     }
 
+    /// Two clients, mounted.
+    pub(crate) fn two(&self) -> Option<[Mount; 2]> {
+        Some([self.mount("a")?, self.mount("b")?])
+    }
+
     /// A client of root, mounted. `None`, said on standard error: this machine cannot mount.
     pub(crate) fn mount(&self, name: &str) -> Option<Mount> {
         self.mount_of(name, 0, &MountOptions::default())

@@ -18,9 +18,7 @@ use super::rights::new;
 #[test]
 fn writing_goes_on_when_the_metadata_server_is_restarted() {
     let mut shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(11, 60 << 20);
     let path = a.path("f");
     let done = AtomicBool::new(false);
@@ -50,9 +48,7 @@ fn writing_goes_on_when_the_metadata_server_is_restarted() {
 #[test]
 fn closed_data_that_is_not_durable_is_committed_again_by_its_client() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let kept = noise(1, 200_000);
     let mut first = std::fs::File::create(a.path("synced")).unwrap();
     first.write_all(&kept).unwrap();
@@ -275,9 +271,7 @@ fn an_operation_is_done_once_and_gets_its_first_answer_at_whatever_point_the_ser
 #[test]
 fn a_file_that_was_unlinked_while_it_was_open_outlives_a_restart_of_the_server() {
     let mut shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(4, 300_000);
     std::fs::write(a.path("f"), &bytes).unwrap();
     let file = std::fs::File::options()
@@ -304,9 +298,7 @@ fn a_file_that_was_unlinked_while_it_was_open_outlives_a_restart_of_the_server()
 #[test]
 fn reading_and_writing_go_on_when_a_disk_is_restarted() {
     let mut shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(21, 30 << 20);
     std::fs::write(a.path("old"), &bytes).unwrap();
     let (path, old) = (a.path("new"), b.path("old"));
@@ -343,9 +335,7 @@ fn reading_and_writing_go_on_when_a_disk_is_restarted() {
 #[test]
 fn what_a_disk_lost_with_its_power_is_written_again() {
     let mut shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(3, 3_000_000);
     // Closed, so committed; durability was not requested.
     std::fs::write(a.path("f"), &bytes).unwrap();
@@ -561,9 +551,7 @@ fn a_writer_of_more_than_the_free_space_gets_an_error() {
 fn as_much_as_the_disks_hold_can_nearly_be_written() {
     // Six segments of 64 MiB.
     let shared = Shared::on_disks(200 << 20);
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(1, 200 << 20);
     std::fs::write(a.path("f"), &bytes).unwrap();
     assert_same(&std::fs::read(b.path("f")).unwrap(), &bytes);

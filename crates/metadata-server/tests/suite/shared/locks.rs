@@ -21,9 +21,7 @@ use super::common::{LEASE, Shared, assert_same, wait_for};
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
     let shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let one = File::create(a.path("f")).unwrap();
     let two = File::options()
         .read(true)
@@ -118,9 +116,7 @@ fn an_interrupted_wait_is_no_part_of_a_deadlock() {
 #[test]
 fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
     let shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("n"), format!("{:8}", 0)).unwrap();
     let count = |path: PathBuf| {
         std::thread::spawn(move || {
@@ -147,9 +143,7 @@ fn a_counter_raised_under_a_lock_by_two_clients_misses_nothing() {
 #[test]
 fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
     let shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("n"), "000").unwrap();
     let writer = File::options().write(true).open(a.path("n")).unwrap();
     let reader = File::open(b.path("n")).unwrap();
@@ -170,9 +164,7 @@ fn who_only_reads_under_a_lock_sees_what_the_last_holder_wrote() {
 #[test]
 fn two_that_write_parts_of_a_block_under_a_lock_keep_each_others() {
     let shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("f"), "").unwrap();
     let open = |path| File::options().write(true).open(path).unwrap();
     let (one, two) = (open(a.path("f")), open(b.path("f")));
@@ -192,9 +184,7 @@ fn two_that_write_parts_of_a_block_under_a_lock_keep_each_others() {
 #[test]
 fn what_is_added_to_a_file_under_a_lock_comes_after_what_others_added() {
     let shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("log"), "").unwrap();
     let open = |path| File::options().append(true).open(path).unwrap();
     let mut files = [open(a.path("log")), open(b.path("log"))];
@@ -264,9 +254,7 @@ fn locked(path: PathBuf) -> File {
 #[test]
 fn locks_are_still_held_after_the_server_was_restarted_or_lost_its_storage() {
     let mut shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let mut one = locked(a.path("f"));
     let two = File::options()
         .read(true)

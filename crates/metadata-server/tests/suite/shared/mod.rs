@@ -15,9 +15,7 @@ use common::{Shared, assert_same, noise};
 #[test]
 fn what_one_client_closed_the_other_sees() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     for round in 0..10_u64 {
         let bytes = noise(round, 1000 + 3777 * round as usize);
         std::fs::write(a.path("f"), &bytes).unwrap();
@@ -55,9 +53,7 @@ fn what_one_client_closed_the_other_sees() {
 #[test]
 fn a_file_unlinked_while_it_is_open_stays_until_it_is_closed() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(1, 300_000);
     std::fs::write(a.path("f"), &bytes).unwrap();
     let mut file = std::fs::File::options()
@@ -82,9 +78,7 @@ fn a_file_unlinked_while_it_is_open_stays_until_it_is_closed() {
 #[test]
 fn an_open_shows_what_was_closed_before_also_of_a_file_that_is_open_already() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("f"), noise(0, 100_000)).unwrap();
     let _open = std::fs::File::open(b.path("f")).unwrap();
     for round in 1..20 {
@@ -104,9 +98,7 @@ fn an_open_shows_what_was_closed_before_also_of_a_file_that_is_open_already() {
 #[test]
 fn what_is_added_to_a_file_comes_after_what_another_client_added_since_it_was_opened() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("log"), "first\n").unwrap();
     let open = |path| std::fs::File::options().append(true).open(path).unwrap();
     let mut one = open(a.path("log"));
@@ -123,9 +115,7 @@ fn what_is_added_to_a_file_comes_after_what_another_client_added_since_it_was_op
 #[test]
 fn a_large_file_arrives_whole_however_it_is_written() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(5, 50 << 20);
     std::fs::write(a.path("whole"), &bytes).unwrap();
     assert_same(&std::fs::read(b.path("whole")).unwrap(), &bytes);
@@ -161,9 +151,7 @@ fn a_large_file_arrives_whole_however_it_is_written() {
 #[test]
 fn holes_copies_and_allocation_are_the_rooms() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     let bytes = noise(9, 1 << 20);
     let mut file = std::fs::File::create(a.path("f")).unwrap();
     file.write_all(&bytes).unwrap();
@@ -187,9 +175,7 @@ fn holes_copies_and_allocation_are_the_rooms() {
 #[test]
 fn what_is_mapped_and_changed_arrives() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("f"), noise(3, 100_000)).unwrap();
     let script = "import mmap,sys\n\
         f=open(sys.argv[1],'r+b'); m=mmap.mmap(f.fileno(),0)\n\
@@ -208,9 +194,7 @@ fn what_is_mapped_and_changed_arrives() {
 #[test]
 fn many_small_files_and_a_tree_are_the_same_on_both_sides() {
     let shared = Shared::new();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     a.ok("for d in 1 2 3 4 5; do mkdir d$d; for f in 1 2 3 4 5 6 7 8 9; do echo $d $f > d$d/f$f; done; done");
     let list = "find . -type f -exec md5sum {} + | sort";
     assert_eq!(a.ok(list), b.ok(list));
@@ -224,9 +208,7 @@ fn many_small_files_and_a_tree_are_the_same_on_both_sides() {
 #[ignore = "waits for a person"]
 fn two_mounts_to_try_things_on() {
     let shared = Shared::new();
-    let (Some(_a), Some(_b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([_a, _b]) = shared.two() else { return };
     println!("{}", shared.dir.path().display());
     while !shared.dir.path().join("stop").exists() {
         std::thread::sleep(std::time::Duration::from_millis(200));
