@@ -9,10 +9,10 @@ mod common;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use common::{Raw, World};
+use common::{Raw, World, to_link, to_rename};
 use fastrand::Rng;
 use metadata_proto::rpc::*;
-use room::{FileKind, Inode, InodeNo, RenameMode, SetAttr, SetTime, XattrMode};
+use room::{FileKind, Inode, InodeNo, SetAttr, SetTime, XattrMode};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 
 /// Becoming another user, for one thread, as far as files go.
@@ -239,29 +239,11 @@ fn by_server(who: &Raw, step: &Step) -> Reply<()> {
             who.change(Change::Rmdir { parent: root, name }).map(drop)
         }
         Step::Rename(a, b) => who
-            .change(Change::Rename {
-                parent: parent(a.0)?,
-                name: a.1.into(),
-                new_parent: parent(b.0)?,
-                new_name: b.1.into(),
-                mode: RenameMode::Replace,
-            })
+            .change(to_rename(parent(a.0)?, a.1, parent(b.0)?, b.1))
             .map(drop),
-        Step::RenameDirectory(a, b) => who
-            .change(Change::Rename {
-                parent: root,
-                name: a.as_bytes().to_vec(),
-                new_parent: parent(b)?,
-                new_name: b"sub".to_vec(),
-                mode: RenameMode::Replace,
-            })
-            .map(drop),
+        Step::RenameDirectory(a, b) => who.change(to_rename(root, *a, parent(b)?, "sub")).map(drop),
         Step::Link(a, b) => who
-            .change(Change::Link {
-                no: find(who, *a)?.no,
-                parent: parent(b.0)?,
-                name: b.1.into(),
-            })
+            .change(to_link(find(who, *a)?.no, parent(b.0)?, b.1))
             .map(drop),
         Step::Chmod(p, mode) => who.chmod(find(who, *p)?.no, *mode).map(drop),
         Step::Chown(p, uid, gid) => set(*p, SetAttr::owner(*uid, *gid)),

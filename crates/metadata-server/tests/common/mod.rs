@@ -1,8 +1,10 @@
 //! A room on real disks, served by a real metadata server on loopback, and clients that say what they like.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
 
+mod changes;
 pub mod port;
 
+pub use changes::*;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ mod audit;
 
 use std::sync::Arc;
 
-use crate::common::{self, LONG, Raw, World, people, posix};
+use crate::common::{self, LONG, Raw, World, people, posix, to_copy, to_make, to_unlink};
 use futures_util::future::join_all;
 use metadata_proto::rpc::*;
 use metadata_proto::transport::REQUEST_MAX;
@@ -118,38 +118,21 @@ fn numbers_and_names_that_no_kernel_sends_are_refused_and_harm_nobody() {
         &[b'x'; 256],
         &[b'x'; 5000],
     ] {
-        bad.push(Change::Make {
-            parent: d,
-            name: name.to_vec(),
-            new: room::NewFile::of_kind(FileKind::Regular),
-        });
-        bad.push(Change::Unlink {
-            parent: d,
-            name: name.to_vec(),
-        });
+        bad.push(to_make(d, name, room::NewFile::of_kind(FileKind::Regular)));
+        bad.push(to_unlink(d, name));
     }
     let mut odd = room::NewFile::of_kind(FileKind::Regular);
     odd.target = b"elsewhere".to_vec();
     let mut endless = room::NewFile::of_kind(FileKind::Symlink);
     endless.target = vec![b'x'; 100_000];
     for new in [odd, endless] {
-        bad.push(Change::Make {
-            parent: d,
-            name: b"odd".to_vec(),
-            new,
-        });
+        bad.push(to_make(d, "odd", new));
     }
     for change in bad {
         let said = format!("{change:?}");
         assert!(alice.change(change).is_err(), "{said}");
     }
-    let copy = Change::CopyRange {
-        from: file,
-        from_offset: FAR,
-        to: file,
-        to_offset: FAR,
-        len: FAR,
-    };
+    let copy = to_copy(file, FAR, file, FAR, FAR);
     assert!(!matches!(alice.change(copy), Ok(Changed::Copied(1..))));
     let good = alice.write_block(&world, &granted, 1, 4096, b'b').unwrap();
     for (offset, end, position, blocks) in [

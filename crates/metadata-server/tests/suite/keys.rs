@@ -4,7 +4,7 @@ use crate::common;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::common::{LONG, Raw, World, people};
+use crate::common::{LONG, Raw, World, people, to_copy};
 use metadata_client::{ClientOptions, SharedRoom};
 use metadata_proto::rpc::*;
 use netdisk::{BLOCK_LEN, DiskError, DiskId};
@@ -299,13 +299,7 @@ fn a_grant_is_over_when_another_user_copied_what_was_written_under_it() {
     // It is good for the blocks that are in the file.
     let again = alice.write_block(&world, &grant, 0, 0, b'x');
     again.expect("the grant is not over yet");
-    let copied = bob.change(Change::CopyRange {
-        from,
-        from_offset: 0,
-        to,
-        to_offset: 0,
-        len: BLOCK_LEN as u64,
-    });
+    let copied = bob.change(to_copy(from, 0, to, 0, BLOCK_LEN as u64));
     assert_eq!(copied, Ok(Changed::Copied(BLOCK_LEN as u64)));
     for at in [0, 5] {
         let refused = alice.write_block(&world, &grant, at, 0, b'z');

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{LONG, ROOT, Raw, World, people, posix, until};
+use crate::common::{LONG, ROOT, Raw, World, people, posix, to_make, until};
 use metadata_proto::admin::Quota;
 use metadata_proto::rpc::*;
 use metadata_server::server::{Restore, RestoreReport, ServerError};
@@ -287,13 +287,7 @@ fn a_restore_that_is_stopped_or_led_astray_changes_nothing() {
     // A link on the way could lead into somebody else's directory.
     let mut link = room::NewFile::of_kind(FileKind::Symlink);
     (link.uid, link.gid, link.target) = (1000, 50, b"/d/sub".to_vec());
-    alice
-        .change(Change::Make {
-            parent: d,
-            name: b"link".to_vec(),
-            new: link,
-        })
-        .unwrap();
+    alice.change(to_make(d, "link", link)).unwrap();
     for (path, to) in [("/d/sub/f", "/d/link/f"), ("/d/link/f", "/d/f")] {
         let what = Restore {
             snapshot: "monday",

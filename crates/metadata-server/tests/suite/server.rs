@@ -3,12 +3,14 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{LONG, ROOT, Raw, World, people, posix, until};
+use crate::common::{
+    LONG, ROOT, Raw, World, people, posix, to_copy, to_link, to_make, to_rename, to_unlink, until,
+};
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::*;
 use metadata_server::server::Point;
 use netdisk::DiskError;
-use room::{FileKind, Lock, LockKind, LockOwner, LockTable, RenameMode, SetAttr};
+use room::{FileKind, Lock, LockKind, LockOwner, LockTable, SetAttr};
 
 /// Has the server open its room again; the session that a client gets after that.
 fn reopened(world: &World, client: &Raw) -> Raw {
@@ -66,13 +68,7 @@ fn what_is_not_allowed_is_refused() {
         Posix::AccessDenied
     );
     assert_eq!(posix(bob.unlink(d, "f")), Posix::AccessDenied);
-    let rename = Change::Rename {
-        parent: d,
-        name: b"f".to_vec(),
-        new_parent: d,
-        new_name: b"g".to_vec(),
-        mode: RenameMode::Replace,
-    };
+    let rename = to_rename(d, "f", d, "g");
     assert_eq!(posix(bob.change(rename)), Posix::AccessDenied);
     let given = SetAttr {
         uid: Some(1001),
@@ -82,11 +78,7 @@ fn what_is_not_allowed_is_refused() {
     // Nobody makes files in another's name, but root.
     let mut new = room::NewFile::of_kind(FileKind::Regular);
     (new.uid, new.gid) = (0, 0);
-    let make = |name: &[u8]| Change::Make {
-        parent: d,
-        name: name.to_vec(),
-        new: new.clone(),
-    };
+    let make = |name: &[u8]| to_make(d, name, new.clone());
     match alice.change(make(b"mine")).unwrap() {
         Changed::Inode(made) => assert_eq!((made.uid, made.gid), (1000, 1000)),
         other => panic!("{other:?}"),
@@ -171,13 +163,7 @@ fn a_number_in_a_directory_that_became_private_is_refused_but_for_what_is_open()
         .unwrap()
         .no;
     alice
-        .change(Change::Rename {
-            parent: d,
-            name: b"outer".to_vec(),
-            new_parent: private,
-            new_name: b"outer".to_vec(),
-            mode: RenameMode::Replace,
-        })
+        .change(to_rename(d, "outer", private, "outer"))
         .unwrap();
     denied("the directory moved");
 }
@@ -194,20 +180,10 @@ fn a_number_of_a_moved_file_is_reached_through_the_names_it_has_now() {
     for name in ["f", "g"] {
         bob.lookup(d, name).unwrap();
     }
-    let link = Change::Link {
-        no: linked,
-        parent: d,
-        name: b"another".to_vec(),
-    };
+    let link = to_link(linked, d, "another");
     alice.change(link).unwrap();
     let hide = |name: &[u8]| {
-        let rename = Change::Rename {
-            parent: d,
-            name: name.to_vec(),
-            new_parent: private,
-            new_name: name.to_vec(),
-            mode: RenameMode::Replace,
-        };
+        let rename = to_rename(d, name, private, name);
         alice.change(rename).unwrap();
     };
     hide(b"f");
@@ -334,18 +310,14 @@ fn a_session_ends_with_its_lease_and_what_it_held_is_free_after_its_rights_are_g
 #[test]
 fn a_change_is_done_once_however_often_and_over_whichever_connection_it_is_sent() {
     let (world, _, alice, _, d) = people(LONG);
-    let make = || Change::Make {
-        parent: d,
-        name: b"once".to_vec(),
-        new: room::NewFile::of_kind(FileKind::Regular),
-    };
+    let make = || to_make(d, "once", room::NewFile::of_kind(FileKind::Regular));
     let send = |who: &Raw| who.change_by(0, 1, make());
     let first = send(&alice).unwrap();
     assert_eq!(send(&alice).unwrap(), first);
     let again = Raw::connect(&world, alice.identity.clone(), Some(alice.id())).unwrap();
     assert_eq!(send(&again).unwrap(), first);
     let name = b"once".to_vec();
-    let unlink = Change::Unlink { parent: d, name };
+    let unlink = to_unlink(d, name);
     again.change_by(0, 2, unlink).unwrap();
     // Not even after its name is free again.
     assert!(send(&again).is_err());
@@ -355,11 +327,7 @@ fn a_change_is_done_once_however_often_and_over_whichever_connection_it_is_sent(
 #[test]
 fn an_answer_outlives_the_server_and_is_given_to_nobody_else() {
     let (world, _, alice, bob, d) = people(LONG);
-    let make = |name: &str| Change::Make {
-        parent: d,
-        name: name.into(),
-        new: room::NewFile::of_kind(FileKind::Regular),
-    };
+    let make = |name: &str| to_make(d, name, room::NewFile::of_kind(FileKind::Regular));
     let first = alice.change_by(3, 7, make("alices")).unwrap();
     let again = reopened(&world, &alice);
     assert_eq!(again.change_by(3, 7, make("alices")).unwrap(), first);
@@ -391,11 +359,11 @@ fn many_threads_that_send_one_change_get_one_answer() {
                 .iter()
                 .map(|other| {
                     scope.spawn(move || {
-                        let change = Change::Make {
-                            parent: d,
-                            name: format!("n{number}").into_bytes(),
-                            new: room::NewFile::of_kind(FileKind::Regular),
-                        };
+                        let change = to_make(
+                            d,
+                            format!("n{number}"),
+                            room::NewFile::of_kind(FileKind::Regular),
+                        );
                         other.change_by(0, number, change).unwrap()
                     })
                 })
@@ -605,10 +573,7 @@ fn what_a_session_has_that_ended_while_a_disk_is_away_is_waited_for() {
     let set = SetAttr::mode(0o600);
     let changes = [
         Change::SetAttributes { no: file, set },
-        Change::Unlink {
-            parent: d,
-            name: b"gone".to_vec(),
-        },
+        to_unlink(d, "gone"),
     ];
     let ask = |slot: usize| alice.change_by(slot as u32 + 1, 1, changes[slot].clone());
     for slot in 0..changes.len() {
@@ -630,13 +595,7 @@ fn a_change_of_data_waits_for_the_disk_that_it_reads_from() {
     world.disks[0].stop();
     let truncated = SetAttr::size(1000);
     let changes = [
-        Change::CopyRange {
-            from: file,
-            from_offset: 0,
-            to: copy,
-            to_offset: 1,
-            len: 4096,
-        },
+        to_copy(file, 0, copy, 1, 4096),
         Change::Fallocate {
             no: file,
             what: room::Fallocate::PunchHole,
@@ -680,13 +639,7 @@ fn names_are_found_and_made_while_a_copy_waits_for_a_disk() {
     // Under a grant that goes on, which the copy ends.
     root.write(&world, file, b'a');
     world.disks[0].stop();
-    let change = Change::CopyRange {
-        from: file,
-        from_offset: 0,
-        to: copy,
-        to_offset: 0,
-        len: 4096,
-    };
+    let change = to_copy(file, 0, copy, 0, 4096);
     std::thread::scope(|scope| {
         let copying = scope.spawn(|| root.change_by(1, 1, change.clone()));
         until("the copy waits", || {

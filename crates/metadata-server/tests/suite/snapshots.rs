@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{LONG, ROOT, Raw, World, people, posix, until};
+use crate::common::{LONG, ROOT, Raw, World, people, posix, to_link, to_rename, until};
 use metadata_proto::rpc::*;
 use metadata_server::server::ServerError;
 use netdisk::{BLOCK_LEN, DiskError};
-use room::{FileKind, Inode, InodeNo, NewSnapshot, RenameMode, SegmentNo, Snapshots as _};
+use room::{FileKind, Inode, InodeNo, NewSnapshot, SegmentNo, Snapshots as _};
 
 fn snapshot(world: &World, name: &str) -> u64 {
     let created = world.server().change_snapshots(None, |room| {
@@ -154,13 +154,7 @@ fn directories_on_the_path_count_then_and_now_and_where_they_are_now() {
     assert_eq!(reads(&bob, below).unwrap(), b't');
     // It is below a private directory now.
     let hidden = directory(d, "hidden", 0o700);
-    let rename = Change::Rename {
-        parent: public,
-        name: b"below".to_vec(),
-        new_parent: hidden,
-        new_name: b"below".to_vec(),
-        mode: RenameMode::Replace,
-    };
+    let rename = to_rename(public, "below", hidden, "below");
     alice.change(rename).unwrap();
     denied(reads(&bob, below));
     assert_eq!(reads(&alice, below).unwrap(), b't');
@@ -225,13 +219,7 @@ fn a_number_alone_reaches_nothing_in_a_snapshot() {
     assert!(maps(&root, None).is_ok());
     // A name that came later is none of the snapshot.
     let name = b"link".to_vec();
-    alice
-        .change(Change::Link {
-            no,
-            parent: d,
-            name,
-        })
-        .unwrap();
+    alice.change(to_link(no, d, name)).unwrap();
     assert_eq!(posix(maps(&bob, by(d, "link"))), Posix::NotFound);
     for wrong in [0, at + 1, u64::MAX] {
         assert_eq!(posix(bob.past_lookup(wrong, ROOT, "d")), Posix::Stale);

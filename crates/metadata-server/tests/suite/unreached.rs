@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Disk, LONG, ROOT, Raw, World, people, port, until};
+use crate::common::{Disk, LONG, ROOT, Raw, World, people, port, to_copy, to_unlink, until};
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::*;
 use metadata_server::enrol;
@@ -55,18 +55,9 @@ fn what_an_earlier_server_gave_is_waited_for_where_a_disk_was_not_reached() {
     // Bob has no session here.
     let waits = Err(Refusal::NotNow(Delay::Disk));
     assert_eq!(private(&alice, file), waits);
-    let unlink = Change::Unlink {
-        parent: ROOT,
-        name: b"gone".to_vec(),
-    };
+    let unlink = to_unlink(ROOT, "gone");
     assert_eq!(alice.change_by(1, 1, unlink.clone()), waits);
-    let share = Change::CopyRange {
-        from: file,
-        from_offset: 0,
-        to: copy,
-        to_offset: 0,
-        len: 4096,
-    };
+    let share = to_copy(file, 0, copy, 0, 4096);
     assert_eq!(alice.change_by(2, 1, share.clone()), waits);
     let snapshot = || {
         world.server().change_snapshots(None, |room| {
@@ -81,18 +72,9 @@ fn what_an_earlier_server_gave_is_waited_for_where_a_disk_was_not_reached() {
     let (new, shared) = (make("new"), make("shared"));
     alice.write(&world, new, b'n');
     alice.change_by(4, 1, only_owner(new)).unwrap();
-    let share_new = Change::CopyRange {
-        from: new,
-        from_offset: 0,
-        to: shared,
-        to_offset: 0,
-        len: 4096,
-    };
+    let share_new = to_copy(new, 0, shared, 0, 4096);
     alice.change_by(5, 1, share_new).unwrap();
-    let unlink_new = Change::Unlink {
-        parent: ROOT,
-        name: b"new".to_vec(),
-    };
+    let unlink_new = to_unlink(ROOT, "new");
     alice.change_by(6, 1, unlink_new).unwrap();
     carol
         .ask(|c, x, s| async move { c.bye(x, s).await })

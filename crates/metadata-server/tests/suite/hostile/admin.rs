@@ -8,7 +8,7 @@ use metadata_proto::rpc::*;
 use metadata_server::enrol::Identity;
 use room::{Access, FileKind, InodeNo};
 
-use crate::common::{Disk, Raw, World, context, dial};
+use crate::common::{Disk, Raw, World, context, dial, to_unlink};
 
 fn ask(world: &World, identity: &Identity, request: Request) -> Answer {
     let address = world.server().local_addr().to_string();
@@ -174,10 +174,7 @@ fn an_administrator_has_no_session_and_reaches_nothing_with_that_of_another() {
         assert!(client.grant(x, s, 1).await.unwrap().is_err());
         assert_eq!(client.space(x, s).await.unwrap().err(), out);
         assert_eq!(client.sync(x, s).await.unwrap().err(), out);
-        let unlink = Change::Unlink {
-            parent,
-            name: b"a".to_vec(),
-        };
+        let unlink = to_unlink(parent, "a");
         assert_eq!(client.change(x, s, 0, 1, unlink).await.unwrap().err(), out);
     });
     assert!(root.lookup(InodeNo::ROOT, "a").is_ok());

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use metadata_proto::rpc::*;
 use metadata_server::audit::{AuditLog, Expected, Full, Key, Settings, verify};
 use metadata_server::server::Config;
-use room::{FileKind, InodeNo, RenameMode};
+use room::{FileKind, InodeNo};
 use storage::HostStorage;
 use storage::testing::{Fault, FaultyStorage, Op, Times};
 
-use crate::common::{Raw, World};
+use crate::common::{Raw, World, to_rename};
 
 fn audited(config: &mut Config) {
     config.audit = Some(Settings::new(config.room.with_file_name("audit")));
@@ -63,14 +63,8 @@ fn the_log_has_who_opened_changed_removed_and_was_refused_what_and_no_names() {
     assert!(bob.open(file.no, true, false).is_err());
     assert!(bob.chmod(file.no, 0o777).is_err());
     root.chmod(file.no, 0o640).unwrap();
-    root.change(Change::Rename {
-        parent,
-        name: b"secret-plan".to_vec(),
-        new_parent: folder.no,
-        new_name: b"secret-end".to_vec(),
-        mode: RenameMode::Replace,
-    })
-    .unwrap();
+    root.change(to_rename(parent, "secret-plan", folder.no, "secret-end"))
+        .unwrap();
     // Nothing that our clients do: data without an open file.
     root.map(file.no).unwrap();
     root.unlink(folder.no, "secret-end").unwrap();
