@@ -35,30 +35,14 @@ const GROUP_EXECUTE: u16 = 0o010;
 
 #[derive(Debug)]
 pub(crate) struct Attributes {
-    env: Arc<Environment>,
-    catalog: Arc<CurrentCatalog>,
-    data: Arc<Data>,
-    commits: Arc<Commits>,
-    space: Arc<Space>,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) space: Arc<Space>,
 }
 
 impl Attributes {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        catalog: Arc<CurrentCatalog>,
-        data: Arc<Data>,
-        commits: Arc<Commits>,
-        space: Arc<Space>,
-    ) -> Self {
-        Self {
-            env,
-            catalog,
-            data,
-            commits,
-            space,
-        }
-    }
-
     /// Changes attributes.
     pub(crate) fn set_attributes(&self, no: InodeNo, set: &SetAttr) -> Result<Inode> {
         let _change = self.commits.change()?;

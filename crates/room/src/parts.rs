@@ -21,6 +21,7 @@ use crate::holds::Holds;
 use crate::keys::Keys;
 use crate::lock::RoomLock;
 use crate::maintenance::Maintenance;
+use crate::name_cache::NameCache;
 use crate::reap::Reaper;
 use crate::remote::Remote;
 use crate::rollback::Memory;
@@ -97,63 +98,71 @@ impl Parts {
         ));
         let holds = Arc::new(Holds::new(env.clone()));
         let reaper = Arc::new(Reaper::new(data.clone(), commits.clone(), holds.clone()));
-        let space = Arc::new(Space::new(
-            env.clone(),
-            catalog.clone(),
-            blocks.clone(),
-            freed.clone(),
-            data.clone(),
-            commits.clone(),
-            holds.clone(),
-            reaper.clone(),
-        ));
+        let space = Arc::new(Space {
+            env: env.clone(),
+            catalog: catalog.clone(),
+            blocks: blocks.clone(),
+            freed: freed.clone(),
+            data: data.clone(),
+            commits: commits.clone(),
+            holds: holds.clone(),
+            reaper: reaper.clone(),
+            budget: Default::default(),
+        });
         let keys = Arc::new(Keys::new(
             env.clone(),
             catalog.clone(),
             commits.clone(),
             found.header,
         ));
-        let tree = Arc::new(Tree::new(
-            env.clone(),
-            catalog.clone(),
-            data.clone(),
-            commits.clone(),
-            space.clone(),
-            holds.clone(),
-        ));
+        let tree = Arc::new(Tree {
+            env: env.clone(),
+            catalog: catalog.clone(),
+            data: data.clone(),
+            commits: commits.clone(),
+            space: space.clone(),
+            holds: holds.clone(),
+            found: NameCache::new(),
+            names: Default::default(),
+        });
+        data.note_snapshots();
         Self {
-            attributes: Attributes::new(
-                env.clone(),
-                catalog.clone(),
-                data.clone(),
-                commits.clone(),
-                space.clone(),
-            ),
-            contents: Contents::new(
-                env.clone(),
-                data.clone(),
-                commits.clone(),
-                space.clone(),
-                keys.clone(),
-            ),
-            remote: Remote::new(
-                env.clone(),
-                catalog.clone(),
-                blocks.clone(),
-                freed.clone(),
-                data.clone(),
-                commits.clone(),
-                space.clone(),
-            ),
-            past: Arc::new(Past::new(
-                env.clone(),
-                catalog.clone(),
-                blocks.clone(),
-                data.clone(),
-                commits.clone(),
-                reaper.clone(),
-                space.clone(),
-            )),
+            attributes: Attributes {
+                env: env.clone(),
+                catalog: catalog.clone(),
+                data: data.clone(),
+                commits: commits.clone(),
+                space: space.clone(),
+            },
+            contents: Contents {
+                env: env.clone(),
+                data: data.clone(),
+                commits: commits.clone(),
+                space: space.clone(),
+                keys: keys.clone(),
+                refused: Default::default(),
+            },
+            remote: Remote {
+                env: env.clone(),
+                catalog: catalog.clone(),
+                blocks: blocks.clone(),
+                freed: freed.clone(),
+                data: data.clone(),
+                commits: commits.clone(),
+                space: space.clone(),
+            },
+            past: Arc::new(Past {
+                env: env.clone(),
+                catalog: catalog.clone(),
+                blocks: blocks.clone(),
+                data: data.clone(),
+                commits: commits.clone(),
+                reaper: reaper.clone(),
+                space: space.clone(),
+                names: Default::default(),
+                deleting: Default::default(),
+                applying: Default::default(),
+            }),
             maintenance: Maintenance {
                 env: env.clone(),
                 catalog: catalog.clone(),

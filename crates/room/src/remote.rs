@@ -28,36 +28,16 @@ const MAPS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Remote {
-    env: Arc<Environment>,
-    catalog: Arc<CurrentCatalog>,
-    blocks: Arc<Blocks>,
-    freed: Arc<Freed>,
-    data: Arc<Data>,
-    commits: Arc<Commits>,
-    space: Arc<Space>,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) blocks: Arc<Blocks>,
+    pub(crate) freed: Arc<Freed>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) space: Arc<Space>,
 }
 
 impl Remote {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        catalog: Arc<CurrentCatalog>,
-        blocks: Arc<Blocks>,
-        freed: Arc<Freed>,
-        data: Arc<Data>,
-        commits: Arc<Commits>,
-        space: Arc<Space>,
-    ) -> Self {
-        Self {
-            env,
-            catalog,
-            blocks,
-            freed,
-            data,
-            commits,
-            space,
-        }
-    }
-
     pub(crate) fn grant(&self, lane: usize, blocks: u32) -> Result<WriteGrant> {
         if !self.env.options.network_backed {
             return Err(Error::NotSupported(

@@ -61,46 +61,19 @@ fn cost(bytes: u64) -> u64 {
 /// What is known of the space between two looks at the storage.
 #[derive(Debug)]
 pub(crate) struct Space {
-    env: Arc<Environment>,
-    catalog: Arc<CurrentCatalog>,
-    blocks: Arc<Blocks>,
-    freed: Arc<Freed>,
-    data: Arc<Data>,
-    commits: Arc<Commits>,
-    holds: Arc<Holds>,
-    reaper: Arc<Reaper>,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) blocks: Arc<Blocks>,
+    pub(crate) freed: Arc<Freed>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) holds: Arc<Holds>,
+    pub(crate) reaper: Arc<Reaper>,
     /// Bytes that new data may take without another look.
-    budget: AtomicI64,
+    pub(crate) budget: AtomicI64,
 }
 
 impl Space {
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the parts that making space takes"
-    )]
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        catalog: Arc<CurrentCatalog>,
-        blocks: Arc<Blocks>,
-        freed: Arc<Freed>,
-        data: Arc<Data>,
-        commits: Arc<Commits>,
-        holds: Arc<Holds>,
-        reaper: Arc<Reaper>,
-    ) -> Self {
-        Self {
-            env,
-            catalog,
-            blocks,
-            freed,
-            data,
-            commits,
-            holds,
-            reaper,
-            budget: AtomicI64::new(0),
-        }
-    }
-
     /// Promises blocks that are about to be reserved: new data must look again.
     pub(crate) fn promise_blocks(&self, blocks: u64) -> Promise<'_> {
         let promise = self.data.reservations().promise(blocks);

@@ -27,32 +27,15 @@ pub use unsaved::Unsaved;
 
 #[derive(Debug)]
 pub(crate) struct Contents {
-    env: Arc<Environment>,
-    data: Arc<Data>,
-    commits: Arc<Commits>,
-    space: Arc<Space>,
-    keys: Arc<Keys>,
-    refused: Refused,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) refused: Refused,
 }
 
 impl Contents {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        data: Arc<Data>,
-        commits: Arc<Commits>,
-        space: Arc<Space>,
-        keys: Arc<Keys>,
-    ) -> Self {
-        Self {
-            env,
-            data,
-            commits,
-            space,
-            keys,
-            refused: Refused::default(),
-        }
-    }
-
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
     pub(crate) fn read(&self, no: InodeNo, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let cell = self.data.cell(no)?;

@@ -23,7 +23,7 @@ pub struct Unsaved {
 
 /// Ranges that a cache had accepted and that found no space.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<Vec<LostExtent>>);
+pub(crate) struct Refused(Mutex<Vec<LostExtent>>);
 
 impl Refused {
     pub(super) fn note(&self, no: InodeNo, offset: u64, len: u64) {

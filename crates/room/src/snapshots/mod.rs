@@ -58,46 +58,22 @@ pub struct SnapshotSpace {
 /// The snapshots of an open room.
 #[derive(Debug)]
 pub(crate) struct Past {
-    env: Arc<Environment>,
-    catalog: Arc<CurrentCatalog>,
-    blocks: Arc<Blocks>,
-    data: Arc<Data>,
-    commits: Arc<Commits>,
-    reaper: Arc<Reaper>,
-    space: Arc<Space>,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) blocks: Arc<Blocks>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) reaper: Arc<Reaper>,
+    pub(crate) space: Arc<Space>,
     /// Held while snapshots are created, renamed or deleted: names stay as they are.
-    names: Mutex<()>,
+    pub(crate) names: Mutex<()>,
     /// Held for one step of a deletion.
-    deleting: Mutex<()>,
+    pub(crate) deleting: Mutex<()>,
     /// Held while a policy is applied: a period gets one snapshot, however many apply it.
-    applying: Mutex<()>,
+    pub(crate) applying: Mutex<()>,
 }
 
 impl Past {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        catalog: Arc<CurrentCatalog>,
-        blocks: Arc<Blocks>,
-        data: Arc<Data>,
-        commits: Arc<Commits>,
-        reaper: Arc<Reaper>,
-        space: Arc<Space>,
-    ) -> Self {
-        data.note_snapshots();
-        Self {
-            env,
-            catalog,
-            blocks,
-            data,
-            commits,
-            reaper,
-            space,
-            names: Mutex::new(()),
-            deleting: Mutex::new(()),
-            applying: Mutex::new(()),
-        }
-    }
-
     /// All that are not deleted, by number.
     pub(crate) fn list(&self) -> Vec<Snapshot> {
         let rows = self.catalog.get().snapshots();

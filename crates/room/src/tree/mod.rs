@@ -38,15 +38,15 @@ const NAME_COST: u64 = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Tree {
-    env: Arc<Environment>,
-    catalog: Arc<CurrentCatalog>,
-    data: Arc<Data>,
-    commits: Arc<Commits>,
-    space: Arc<Space>,
-    holds: Arc<Holds>,
-    found: NameCache,
+    pub(crate) env: Arc<Environment>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) data: Arc<Data>,
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) holds: Arc<Holds>,
+    pub(crate) found: NameCache,
     /// Held by every change of the tree.
-    names: Mutex<()>,
+    pub(crate) names: Mutex<()>,
 }
 
 /// The inode of an empty directory that is, or will be, in the root; the root is in itself.
@@ -67,26 +67,6 @@ pub(crate) fn directory_in_root(
 }
 
 impl Tree {
-    pub(crate) fn new(
-        env: Arc<Environment>,
-        catalog: Arc<CurrentCatalog>,
-        data: Arc<Data>,
-        commits: Arc<Commits>,
-        space: Arc<Space>,
-        holds: Arc<Holds>,
-    ) -> Self {
-        Self {
-            env,
-            catalog,
-            data,
-            commits,
-            space,
-            holds,
-            found: NameCache::new(),
-            names: Mutex::new(()),
-        }
-    }
-
     /// Forgets the names found lately, once the catalog was changed in any way.
     pub(crate) fn forget_found(&self) {
         self.found.clear();
