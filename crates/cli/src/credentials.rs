@@ -486,7 +486,7 @@ pub(crate) fn secret_file(path: &Path, max: u64) -> Result<Secret> {
         )));
     }
     if bytes.is_empty() {
-        return Err(Error::usage(format!("{}: is empty", path.display())));
+        return Err(Error::usage_at(path, "is empty"));
     }
     Ok(Secret::from(bytes.as_slice()))
 }

@@ -74,6 +74,27 @@ impl Error {
         Error::said(Exit::Usage, message)
     }
 
+    /// An error of one sentence about a path.
+    pub fn said_at(exit: Exit, path: &Path, words: &str) -> Error {
+        Error::said(exit, format!("{}: {words}", path.display()))
+    }
+
+    /// The same without an exit code of its own.
+    pub fn failed_at(path: &Path, words: &str) -> Error {
+        Error::said_at(Exit::Failed, path, words)
+    }
+
+    /// The same about a path that the command line should not name.
+    pub fn usage_at(path: &Path, words: &str) -> Error {
+        Error::said_at(Exit::Usage, path, words)
+    }
+
+    /// A failure of one file, or of what else has a name.
+    pub(crate) fn at(what: impl Into<String>, fault: Fault) -> Error {
+        let what = what.into();
+        Error::At { what, fault }
+    }
+
     pub(crate) fn room(room: &Path, source: room::Error) -> Error {
         Error::Room {
             room: room_name(room),

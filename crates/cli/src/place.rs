@@ -58,10 +58,7 @@ impl RoomPath {
 
     /// That something failed with it.
     pub(crate) fn failed(&self, fault: Fault) -> Error {
-        Error::At {
-            what: self.words(),
-            fault,
-        }
+        Error::at(self.words(), fault)
     }
 }
 
@@ -329,10 +326,10 @@ pub(crate) fn place(argument: &OsStr) -> Result<Location> {
 /// A path inside a room that is named by itself: it begins with a slash.
 pub(crate) fn path_in(room: &Path, snapshot: Option<&str>, path: &OsStr) -> Result<RoomPath> {
     if !path.as_bytes().starts_with(b"/") {
-        return Err(Error::usage(format!(
-            "{}: a path inside a room begins with a slash",
-            path.display()
-        )));
+        return Err(Error::usage_at(
+            Path::new(path),
+            "a path inside a room begins with a slash",
+        ));
     }
     let path = inside(
         room.to_owned(),

@@ -11,10 +11,7 @@ use crate::exit::Exit;
 pub(crate) fn unmount(mountpoint: &Path, device: u64, how: Detach) -> Result<()> {
     mount::detach_own(mountpoint, device, how).map_err(|error| match error {
         MountError::Busy(_) => busy(mountpoint),
-        MountError::NotMounted(_) if is_anywhere(device) => Error::failed(format!(
-            "{}: something else is mounted over the room: unmount that first",
-            mountpoint.display()
-        )),
+        MountError::NotMounted(_) if is_anywhere(device) => Error::failed_at(mountpoint, "something else is mounted over the room: unmount that first"),
         MountError::NotMounted(_) => not_mounted(mountpoint),
         MountError::NoFusermount => Error::said(
             Exit::CannotMount,
@@ -42,8 +39,5 @@ fn busy(mountpoint: &Path) -> Error {
 }
 
 pub(crate) fn not_mounted(path: &Path) -> Error {
-    Error::said(
-        Exit::NotMounted,
-        format!("{}: no room is mounted here", path.display()),
-    )
+    Error::said_at(Exit::NotMounted, path, "no room is mounted here")
 }

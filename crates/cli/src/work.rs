@@ -39,9 +39,10 @@ pub(crate) fn carry_out(
         | Request::AwaitClose {}
         | Request::Detached {}
         | Request::Send { .. } => {
-            return Err(Error::said(
+            return Err(Error::said_at(
                 Exit::NotMounted,
-                format!("{}: the room is not mounted", dir.display()),
+                dir,
+                "the room is not mounted",
             ));
         }
         Request::Info {} => Reply::Info(info(dir, room).map_err(failed)?),
@@ -254,14 +255,14 @@ pub(crate) fn backup_failed(
         return error;
     }
     match error {
-        room::Error::NotEmptyTarget(_) if is_room(target) => Error::failed(format!(
-            "{}: is a room, and no backup of this room as `strongroom backup` left it; choose a new directory. To bring a backup back: strongroom restore BACKUP NEW-DIRECTORY",
-            target.display()
-        )),
-        room::Error::NotEmptyTarget(_) => Error::failed(format!(
-            "{}: exists, is not empty, and is no earlier backup of this room; choose a new directory",
-            target.display()
-        )),
+        room::Error::NotEmptyTarget(_) if is_room(target) => Error::failed_at(
+            target,
+            "is a room, and no backup of this room as `strongroom backup` left it; choose a new directory. To bring a backup back: strongroom restore BACKUP NEW-DIRECTORY",
+        ),
+        room::Error::NotEmptyTarget(_) => Error::failed_at(
+            target,
+            "exists, is not empty, and is no earlier backup of this room; choose a new directory",
+        ),
         error => Error::room(room, error),
     }
 }

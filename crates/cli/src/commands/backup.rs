@@ -66,12 +66,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if report.problems.is_empty() {
         return Ok(());
     }
-    Err(Error::said(
+    Err(Error::said_at(
         Exit::Damaged,
-        format!(
-            "{}: the room lacks what is listed above, and so does the backup; `strongroom check` shows which files",
-            args.room.display()
-        ),
+        &args.room,
+        "the room lacks what is listed above, and so does the backup; `strongroom check` shows which files",
     ))
 }
 

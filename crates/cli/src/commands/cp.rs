@@ -191,10 +191,7 @@ impl Transfer {
     pub(crate) fn destinations(&self, sources: &[Location]) -> Result<Vec<PathBuf>> {
         let to = self.target_tree()?;
         let (path, must_be_directory) = parts(&self.target);
-        let failed = |fault| Error::At {
-            what: words(&self.target),
-            fault,
-        };
+        let failed = |fault| Error::at(words(&self.target), fault);
         let into = match to.stat(path, true) {
             Ok(meta) => meta.kind == FileKind::Directory,
             Err(fault) if fault.is_not_found() => {
@@ -245,13 +242,7 @@ impl Transfer {
             let meta = match from.stat(path, must_be_directory || !options.recursive) {
                 Ok(meta) => meta,
                 Err(fault) => {
-                    failures.note(
-                        &Error::At {
-                            what: words(source),
-                            fault,
-                        },
-                        global,
-                    );
+                    failures.note(&Error::at(words(source), fault), global);
                     continue;
                 }
             };
@@ -381,10 +372,7 @@ impl Transfer {
             Location::Room(_) => self.target_tree()?.sync(),
             Location::Host(path) => sync_file_system(path),
         };
-        synced.map_err(|fault| Error::At {
-            what: words(&self.target),
-            fault,
-        })
+        synced.map_err(|fault| Error::at(words(&self.target), fault))
     }
 
     /// Names the snapshots of a full room that hold space.

@@ -69,12 +69,7 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
             output::quoted(&args.tar)
         )));
     }
-    let exists = || {
-        Error::failed(format!(
-            "{}: exists; --force replaces it",
-            args.tar.display()
-        ))
-    };
+    let exists = || Error::failed_at(&args.tar, "exists; --force replaces it");
     if !args.force && args.tar.symlink_metadata().is_ok() {
         return Err(exists());
     }
@@ -152,10 +147,7 @@ fn export<W: Write>(args: &Args, from: &RoomPath, to: W, global: &Global) -> Res
 
 /// The stream cannot be written.
 fn lost(e: std::io::Error) -> Error {
-    Error::At {
-        what: "tar stream".into(),
-        fault: Fault::Host(e),
-    }
+    Error::at("tar stream", Fault::Host(e))
 }
 
 struct Export<'a, W: Write> {
@@ -203,10 +195,10 @@ impl<W: Write> Export<'_, W> {
     }
 
     fn at(&self, path: &Path, fault: Fault) -> Error {
-        Error::At {
-            what: format!("{}:{}", self.from.tree_words(), output::shown_path(path)),
+        Error::at(
+            format!("{}:{}", self.from.tree_words(), output::shown_path(path)),
             fault,
-        }
+        )
     }
 
     fn failed(&mut self, path: &Path, fault: Fault) {

@@ -57,10 +57,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 
 fn backup(room: &Path, file: &Path, open: &OpenArgs, global: &Global) -> Result<()> {
     if file.exists() {
-        return Err(Error::failed(format!(
-            "{}: exists; a header backup is written to a new file",
-            file.display()
-        )));
+        return Err(Error::failed_at(
+            file,
+            "exists; a header backup is written to a new file",
+        ));
     }
     let (access, with) = Access::reach_with_key(room, open, Intent::Read)?;
     let Reply::Header(header) = access.run(&Request::HeaderBackup { with }, &|_, _| true)? else {

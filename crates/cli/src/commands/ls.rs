@@ -64,9 +64,11 @@ impl Lister<'_> {
             self.show(Path::new("/"), dir.as_os_str(), meta, dir);
             return Ok(());
         }
-        let entries = self.tree.list(dir).map_err(|fault| Error::At {
-            what: format!("{}:{}", self.path.tree_words(), output::shown_path(dir)),
-            fault,
+        let entries = self.tree.list(dir).map_err(|fault| {
+            Error::at(
+                format!("{}:{}", self.path.tree_words(), output::shown_path(dir)),
+                fault,
+            )
         })?;
         if titled && !self.global.json {
             output::entry(format!("{}:", output::shown_path(dir)));

@@ -79,10 +79,7 @@ fn rename_all(
             Err(fault) if keep && fault.is_exists() => {}
             Err(fault) => {
                 failures.note(
-                    &Error::At {
-                        what: format!("{} to {}", words(source), words(target)),
-                        fault,
-                    },
+                    &Error::at(format!("{} to {}", words(source), words(target)), fault),
                     global,
                 );
             }

@@ -41,12 +41,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     let (access, given) = Access::reach_with_key(&args.backup, &args.open, Intent::Read)?;
     let copied = copy_room(&access, &target, "restoring", global);
     let copied = copied.map_err(|error| match error.exit() {
-        Exit::Interrupted => Error::said(
+        Exit::Interrupted => Error::said_at(
             Exit::Interrupted,
-            format!(
-                "{}: stopped; the same command completes the restore",
-                args.room.display()
-            ),
+            &args.room,
+            "stopped; the same command completes the restore",
         ),
         _ => error,
     })?;
@@ -99,12 +97,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     if whole {
         return Ok(());
     }
-    Err(Error::said(
+    Err(Error::said_at(
         Exit::Damaged,
-        format!(
-            "{}: restored, but the backup is damaged: what is listed above is lost; the rest can be used",
-            args.room.display()
-        ),
+        &args.room,
+        "restored, but the backup is damaged: what is listed above is lost; the rest can be used",
     ))
 }
 

@@ -30,13 +30,11 @@ pub(crate) fn run(args: Args, _global: &Global) -> Result<()> {
     access.close()?;
     if crashed {
         // Changes through the mount may not be in the room: to report them as durable would be wrong.
-        return Err(Error::said(
+        return Err(Error::said_at(
             Exit::NotMounted,
-            format!(
-                "{}: the process that had it mounted died without closing it, and what was done to the mount after its last \
+            &args.room,
+            "the process that had it mounted died without closing it, and what was done to the mount after its last \
                  commit is lost; the room is whole, and can be mounted again",
-                args.room.display()
-            ),
         ));
     }
     Ok(())

@@ -83,13 +83,8 @@ impl Drawing<'_> {
         let entries = match self.tree.list(dir) {
             Ok(entries) => entries,
             Err(fault) => {
-                self.failures.note(
-                    &Error::At {
-                        what: output::shown_path(dir),
-                        fault,
-                    },
-                    self.global,
-                );
+                self.failures
+                    .note(&Error::at(output::shown_path(dir), fault), self.global);
                 return;
             }
         };

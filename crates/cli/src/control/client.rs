@@ -146,9 +146,10 @@ impl Client {
     pub(crate) fn start(&self, request: &Request) -> Result<Pending<'_>> {
         let stream = connect(&self.room).map_err(|why| {
             why.refusal(&self.room, "mounted").unwrap_or_else(|| {
-                Error::said(
+                Error::said_at(
                     Exit::NotMounted,
-                    format!("{}: the mount has ended meanwhile", self.room.display()),
+                    &self.room,
+                    "the mount has ended meanwhile",
                 )
             })
         })?;

@@ -287,10 +287,10 @@ fn answer(request: &Request, state: &State, stream: &UnixStream) -> Answer {
             let stops = || state.stopping.load(Ordering::Relaxed);
             let report = |done, total| !stops() && progress.report(done, total);
             if state.mount.confined && work::needs_plugin(&room, request) {
-                return Answer::from(&Error::failed(format!(
-                    "{}: this takes an age plugin, which the confined process of the mount cannot start: unmount the room first",
-                    state.dir.display()
-                )));
+                return Answer::from(&Error::failed_at(
+                    &state.dir,
+                    "this takes an age plugin, which the confined process of the mount cannot start: unmount the room first",
+                ));
             }
             outcome(match request {
                 Request::Backup { target } => backup(&room, state, target, stream, &report),

@@ -121,10 +121,10 @@ impl<'a> Copier<'a> {
             // A file that was stopped half-way is no failure.
             self.bar.go_on()?;
             let ends_all = fault.ends_all();
-            let error = Error::At {
-                what: format!("{}{}", self.from_name, output::shown_path(from)),
+            let error = Error::at(
+                format!("{}{}", self.from_name, output::shown_path(from)),
                 fault,
-            };
+            );
             // Once is enough for what fails every file that follows.
             if ends_all {
                 return Err(error);

@@ -106,17 +106,11 @@ impl Verifier<'_> {
             Ok(differences) => self.differs(path, &differences.join(", ")),
             Err(fault) if fault.is_not_found() => self.differs(path, "is missing"),
             Err(fault) if fault.ends_all() => {
-                return Err(Error::At {
-                    what: self.words(path),
-                    fault,
-                });
+                return Err(Error::at(self.words(path), fault));
             }
             Err(fault) => {
                 self.different += 1;
-                let error = Error::At {
-                    what: self.words(path),
-                    fault,
-                };
+                let error = Error::at(self.words(path), fault);
                 self.failures.note(&error, self.global);
             }
         }

@@ -170,26 +170,26 @@ pub(crate) fn mount(
     let source = match server {
         Some(_) => {
             if options.credential.identity.is_none() || options.accept_rollback {
-                return Err(Error::usage(format!(
-                    "{}: a shared file system is mounted with --identity FILE, which `strongroom user add` made, and no other \
+                return Err(Error::usage_at(
+                    room,
+                    "a shared file system is mounted with --identity FILE, which `strongroom user add` made, and no other \
                      key",
-                    room.display()
-                )));
+                ));
             }
             if options.access_times == AccessTimes::Strict {
-                return Err(Error::usage(format!(
-                    "{}: strictatime: access times of a shared file system do not follow reads; mount it without this option",
-                    room.display()
-                )));
+                return Err(Error::usage_at(
+                    room,
+                    "strictatime: access times of a shared file system do not follow reads; mount it without this option",
+                ));
             }
             if let Some(name) = &options.snapshot {
                 snapshots::check_name(name)?;
             }
             if options.follow {
-                return Err(Error::usage(format!(
-                    "{}: follow: a shared file system shows what others write as it is; mount it without this option",
-                    room.display()
-                )));
+                return Err(Error::usage_at(
+                    room,
+                    "follow: a shared file system shows what others write as it is; mount it without this option",
+                ));
             }
             super::check_possible(None, mountpoint)?;
             room.to_owned()

@@ -73,10 +73,7 @@ impl Target {
                 .into_iter()
                 .find(|mount| mounts::is_of(mount, argument));
             return dead.map(Target::of).ok_or_else(|| {
-                Error::said(
-                    Exit::NotMounted,
-                    format!("{}: this room is not mounted", argument.display()),
-                )
+                Error::said_at(Exit::NotMounted, argument, "this room is not mounted")
             });
         }
         Err(unmount::not_mounted(argument))

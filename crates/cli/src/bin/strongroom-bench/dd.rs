@@ -57,19 +57,14 @@ fn read_sizes(text: &str) -> std::result::Result<Dd, String> {
 fn path_of(path: &Path) -> Result<String> {
     let meta = std::fs::metadata(path).map_err(|e| Error::host(path, e))?;
     if meta.is_dir() {
-        return Err(Error::usage(format!(
-            "{}: a directory; dd reads a file or block device",
-            path.display()
-        )));
+        return Err(Error::usage_at(
+            path,
+            "a directory; dd reads a file or block device",
+        ));
     }
     let path = std::path::absolute(path).map_err(|e| Error::host(path, e))?;
     let text = path.into_os_string().into_string();
-    text.map_err(|name| {
-        Error::usage(format!(
-            "{}: the name is no text; use a link to it",
-            name.display()
-        ))
-    })
+    text.map_err(|name| Error::usage_at(Path::new(&name), "the name is no text; use a link to it"))
 }
 
 /// The same of the decrypted side, which need not be a path.

@@ -146,10 +146,10 @@ fn ceiling_option(asked: bool) -> Vec<String> {
 /// A directory's name as a part of a store's.
 fn word_of(directory: &Path) -> Result<&str> {
     directory.to_str().ok_or_else(|| {
-        Error::usage(format!(
-            "{}: the directory's name is no text; use one that is",
-            directory.display()
-        ))
+        Error::usage_at(
+            directory,
+            "the directory's name is no text; use one that is",
+        )
     })
 }
 

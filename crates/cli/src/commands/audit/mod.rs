@@ -47,10 +47,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 
 fn init(args: &Init, global: &Global) -> Result<()> {
     if args.key_out.symlink_metadata().is_ok() {
-        return Err(Error::usage(format!(
-            "{}: exists; a key is never written over: choose another name",
-            args.key_out.display()
-        )));
+        return Err(Error::usage_at(
+            &args.key_out,
+            "exists; a key is never written over: choose another name",
+        ));
     }
     let of_file = |e| Error::host(&args.key_out, e);
     // The file first: a log whose key is lost is verified by nobody.

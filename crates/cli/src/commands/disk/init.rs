@@ -43,10 +43,10 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     });
     for path in [&args.key_out, &part] {
         if path.symlink_metadata().is_ok() {
-            return Err(Error::usage(format!(
-                "{}: exists; a disk's key is never written over: choose another name",
-                path.display()
-            )));
+            return Err(Error::usage_at(
+                path,
+                "exists; a disk's key is never written over: choose another name",
+            ));
         }
     }
     let in_bucket = bucket::is_proxy(&args.store);
@@ -141,10 +141,10 @@ fn whole_blocks(size: u64, name: &Path) -> Result<u64> {
 fn open(args: &Args) -> Result<FileDevice> {
     let path = &args.store;
     match (path.exists(), args.size) {
-        (true, Some(_)) => Err(Error::usage(format!(
-            "{}: exists and has its size; leave --size away, or name a file that does not exist",
-            path.display()
-        ))),
+        (true, Some(_)) => Err(Error::usage_at(
+            path,
+            "exists and has its size; leave --size away, or name a file that does not exist",
+        )),
         (true, None) => {
             FileDevice::open(path, Access::ReadWrite).map_err(|e| Error::device(path, e))
         }
@@ -153,10 +153,10 @@ fn open(args: &Args) -> Result<FileDevice> {
             let size = whole_blocks(size, path)?;
             FileDevice::create(path, size).map_err(|e| Error::host(path, e))
         }
-        (false, None) => Err(Error::usage(format!(
-            "{}: does not exist; say with --size how large it shall be",
-            path.display()
-        ))),
+        (false, None) => Err(Error::usage_at(
+            path,
+            "does not exist; say with --size how large it shall be",
+        )),
     }
 }
 

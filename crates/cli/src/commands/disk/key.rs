@@ -86,10 +86,10 @@ fn rotate(args: &Rotate, global: &Global) -> Result<()> {
     let failures = [&args.key, &args.key_out].map(|path| with(path, ".failures"));
     for path in [&args.key_out, &part, &failures[1]] {
         if path.symlink_metadata().is_ok() {
-            return Err(Error::usage(format!(
-                "{}: exists; a disk's key is never written over: choose another name",
-                path.display()
-            )));
+            return Err(Error::usage_at(
+                path,
+                "exists; a disk's key is never written over: choose another name",
+            ));
         }
     }
     let keys = KeyFile::read(&args.key).map_err(|e| key_file(&args.key, e))?;

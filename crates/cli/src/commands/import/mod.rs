@@ -97,10 +97,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
         return Err(Error::usage("what is to be imported?"));
     };
     if let Ok(Location::Room(_)) = place(source.as_os_str()) {
-        return Err(Error::usage(format!(
-            "{}: a room already; copy from it with: strongroom cp -r",
-            source.display()
-        )));
+        return Err(Error::usage_at(
+            &source,
+            "a room already; copy from it with: strongroom cp -r",
+        ));
     }
     let meta = std::fs::metadata(&source).map_err(|e| Error::host(&source, e))?;
     if !meta.is_dir() {
@@ -127,10 +127,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     match peer {
         None if args.source_passphrase_file.is_some() || args.source_key_file.is_some() => {
-            Err(Error::usage(format!(
-                "{}: a directory that needs no key (it has no configuration of gocryptfs, CryFS, EncFS or securefs)",
-                source.display()
-            )))
+            Err(Error::usage_at(
+                &source,
+                "a directory that needs no key (it has no configuration of gocryptfs, CryFS, EncFS or securefs)",
+            ))
         }
         None => {
             confine(&args, &to, vec![source.clone()], false, global)?;

@@ -32,10 +32,7 @@ pub(super) fn from_tree(
         if is_host {
             refuse_itself(&access, from)?;
         }
-        let at = |fault| Error::At {
-            what: from.display().to_string(),
-            fault,
-        };
+        let at = |fault| Error::at(from.display().to_string(), fault);
         let meta = source.stat(from, true).map_err(at)?;
         make_above(&*tree, &to.path).map_err(|fault| to.failed(fault))?;
         let survey = bar.survey(source, from, &meta);
@@ -87,10 +84,10 @@ fn refuse_itself(access: &Access, from: &Path) -> Result<()> {
         Access::Mounted(client) => is_in(&client.mountpoint),
     };
     if access.is_within(&from) || from.is_dir() && is_part {
-        return Err(Error::usage(format!(
-            "{}: holds the room itself, or is in it; import what is beside it",
-            from.display()
-        )));
+        return Err(Error::usage_at(
+            &from,
+            "holds the room itself, or is in it; import what is beside it",
+        ));
     }
     Ok(())
 }

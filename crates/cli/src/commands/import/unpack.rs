@@ -134,10 +134,7 @@ impl<'a> Unpack<'a> {
         self.bar.go_on()?;
         let ends_all = fault.ends_all();
         self.done.records.remove(path);
-        let error = Error::At {
-            what: output::shown_path(path),
-            fault,
-        };
+        let error = Error::at(output::shown_path(path), fault);
         if ends_all {
             return Err(error);
         }

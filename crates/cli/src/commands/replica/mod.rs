@@ -15,9 +15,9 @@ use crate::mounting::remote;
 fn must_not_be_remote(room: &Path) -> Result<()> {
     match remote::address(room)? {
         None => Ok(()),
-        Some(_) => Err(Error::usage(format!(
-            "{}: an administrator reaches no data; do this on the server's machine",
-            room.display()
-        ))),
+        Some(_) => Err(Error::usage_at(
+            room,
+            "an administrator reaches no data; do this on the server's machine",
+        )),
     }
 }

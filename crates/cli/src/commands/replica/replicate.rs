@@ -244,10 +244,10 @@ impl Source<'_> {
             return Err(unexpected());
         };
         if status.epoch.is_some_and(|epoch| epoch != info.key_epoch) {
-            return Ok(Error::failed(format!(
-                "{}: has other keys than the room, which was rekeyed: replicate to an empty place, and destroy this replica",
-                name.display()
-            )));
+            return Ok(Error::failed_at(
+                &name,
+                "has other keys than the room, which was rekeyed: replicate to an empty place, and destroy this replica",
+            ));
         }
         // It keeps the one that it brought there last.
         let prefix = target.prefix();

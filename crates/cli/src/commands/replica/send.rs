@@ -78,10 +78,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
     };
     bar.end();
     let Some(report) = sent? else {
-        return Err(Error::failed(format!(
-            "{}: the token is of other snapshots, or what was sent has moved since: send without it",
-            dir.display()
-        )));
+        return Err(Error::failed_at(
+            &dir,
+            "the token is of other snapshots, or what was sent has moved since: send without it",
+        ));
     };
     let text = format!(
         "Sent {} as {}: moment {}.",

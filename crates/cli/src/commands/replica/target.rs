@@ -59,10 +59,10 @@ impl Target {
         let Some(rest) = target.to_str().and_then(|t| t.strip_prefix("ssh://")) else {
             let mut parts = target.as_os_str().as_bytes().windows(3);
             if parts.any(|part| part == b"://") {
-                return Err(Error::usage(format!(
-                    "{}: a replica is in a directory, at ssh://HOST/DIRECTORY or in s3://BUCKET/PREFIX",
-                    target.display()
-                )));
+                return Err(Error::usage_at(
+                    target,
+                    "a replica is in a directory, at ssh://HOST/DIRECTORY or in s3://BUCKET/PREFIX",
+                ));
             }
             let dir = std::path::absolute(target).map_err(|e| Error::host(target, e))?;
             // Without a slash at its end, which would make another name of it.

@@ -137,12 +137,7 @@ fn ask(
     directory: &mut dyn FnMut() -> Result<Broker>,
 ) -> Result<admin::Reply> {
     let reply = admin::ask_with_progress(dir, request, progress, directory)?;
-    reply.ok_or_else(|| {
-        Error::failed(format!(
-            "{}: its metadata server has ended meanwhile",
-            dir.display()
-        ))
-    })
+    reply.ok_or_else(|| Error::failed_at(dir, "its metadata server has ended meanwhile"))
 }
 
 /// Has the metadata server carry out a request about snapshots.

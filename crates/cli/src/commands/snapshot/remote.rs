@@ -66,10 +66,10 @@ impl Remote {
 
     /// That an administrator may not do something: it is about names of files.
     pub(in crate::commands) fn refusal(&self) -> Error {
-        Error::usage(format!(
-            "{}: an administrator reaches no names of files; compare snapshots and put back from them on the server's machine, or in a mount: its .snapshots has every file",
-            self.name.display()
-        ))
+        Error::usage_at(
+            &self.name,
+            "an administrator reaches no names of files; compare snapshots and put back from them on the server's machine, or in a mount: its .snapshots has every file",
+        )
     }
 }
 

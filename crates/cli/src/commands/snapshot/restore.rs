@@ -541,10 +541,10 @@ impl Restore<'_> {
     }
 
     fn failed(&self, path: &Path, fault: Fault) -> Error {
-        Error::At {
-            what: format!("{}:{}", self.to.tree_words(), output::shown_path(path)),
+        Error::at(
+            format!("{}:{}", self.to.tree_words(), output::shown_path(path)),
             fault,
-        }
+        )
     }
 }
 

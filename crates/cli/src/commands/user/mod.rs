@@ -151,10 +151,10 @@ pub(crate) fn run(args: Args, global: &Global) -> Result<()> {
 /// Asks for an identity, and keeps it in a new file.
 fn keep_identity(room: &Path, open: &OpenArgs, request: Request, out: &Path) -> Result<()> {
     if out.symlink_metadata().is_ok() {
-        return Err(Error::usage(format!(
-            "{}: exists; an identity is never written over: choose another name",
-            out.display()
-        )));
+        return Err(Error::usage_at(
+            out,
+            "exists; an identity is never written over: choose another name",
+        ));
     }
     // The file first: a key that cannot be kept is not made.
     let of_file = |e| Error::host(out, e);

@@ -86,10 +86,7 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
         let deadline = std::time::Instant::now() + TAKE_UP_MAX;
         while server.metrics().connections == 0 {
             if std::time::Instant::now() >= deadline {
-                return Err(Error::failed(format!(
-                    "{}: the kernel did not take it up",
-                    device.display()
-                )));
+                return Err(Error::failed_at(&device, "the kernel did not take it up"));
             }
             std::thread::sleep(LOOK);
         }

@@ -136,10 +136,10 @@ pub(crate) fn export(args: &ExportArgs, global: &Global) -> Result<()> {
         ));
     }
     if !to_stdout && !args.force && args.target.symlink_metadata().is_ok() {
-        return Err(Error::failed(format!(
-            "{}: exists; name a new file, or give --force to write over it",
-            args.target.display()
-        )));
+        return Err(Error::failed_at(
+            &args.target,
+            "exists; name a new file, or give --force to write over it",
+        ));
     }
     let opened = args.image.open(&args.credential, READ_ONLY, global)?;
     let device = &*opened.device;
@@ -178,10 +178,10 @@ fn to_file(
 ) -> Result<()> {
     let failed = |e| Error::host(target, e);
     if image.is(target) {
-        return Err(Error::usage(format!(
-            "{}: is the volume itself, which its contents would be written over: name another file",
-            target.display()
-        )));
+        return Err(Error::usage_at(
+            target,
+            "is the volume itself, which its contents would be written over: name another file",
+        ));
     }
     if force && is_block_device(target) {
         return to_block_device(device, &image.image, target, bar);
@@ -292,10 +292,10 @@ pub(crate) fn import(args: &ImportArgs, global: &Global) -> Result<()> {
         ));
     }
     if args.image.is(&args.source) {
-        return Err(Error::usage(format!(
-            "{}: is the volume itself: name a plain image",
-            args.source.display()
-        )));
+        return Err(Error::usage_at(
+            &args.source,
+            "is the volume itself: name a plain image",
+        ));
     }
     let (mut source, length): (Box<dyn Read>, _) = if from_stdin {
         (Box::new(io::stdin().lock()), None)

@@ -221,10 +221,10 @@ impl Made {
     fn device(&mut self, path: &Path, size: Option<u64>, force: bool) -> Result<Arc<dyn Device>> {
         let exists = path.symlink_metadata().is_ok();
         match (exists, size) {
-            (true, Some(_)) => Err(Error::usage(format!(
-                "{}: exists and has its size; leave --size away, or name a file that does not exist",
-                path.display()
-            ))),
+            (true, Some(_)) => Err(Error::usage_at(
+                path,
+                "exists and has its size; leave --size away, or name a file that does not exist",
+            )),
             (true, None) => {
                 let device = image::open_device(path, Access::ReadWrite)?;
                 if !force && let Some(what) = volume::holds(&*device).map_err(|e| said(path, e))? {
@@ -241,10 +241,10 @@ impl Made {
                 self.0.push(path.to_owned());
                 Ok(Arc::new(device))
             }
-            (false, None) => Err(Error::usage(format!(
-                "{}: does not exist; say with --size how large it shall be",
-                path.display()
-            ))),
+            (false, None) => Err(Error::usage_at(
+                path,
+                "does not exist; say with --size how large it shall be",
+            )),
         }
     }
 

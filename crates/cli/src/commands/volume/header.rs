@@ -95,16 +95,10 @@ fn restore(image: &Path, file: &Path, force: bool, global: &Global) -> Result<()
         .and_then(|file| file.take(BACKUP_MAX + 1).read_to_end(&mut bytes))
         .map_err(|e| Error::host(file, e))?;
     if bytes.len() as u64 > BACKUP_MAX {
-        return Err(Error::usage(format!(
-            "{}: larger than any header's backup",
-            file.display()
-        )));
+        return Err(Error::usage_at(file, "larger than any header's backup"));
     }
     luks::read_backup(&bytes).map_err(|e| match e {
-        LuksError::NotLuks => Error::said(
-            Exit::NotARoom,
-            format!("{}: no backup of a LUKS header", file.display()),
-        ),
+        LuksError::NotLuks => Error::said_at(Exit::NotARoom, file, "no backup of a LUKS header"),
         other => luks_said(file, other),
     })?;
     let device = open_device(image, Access::ReadWriteBesideSystem)?;

@@ -51,11 +51,11 @@ pub(crate) fn run(args: &Args, global: &Global) -> Result<()> {
     let (mut luks, data) = args.image.luks(Access::ReadWrite)?;
     let resumed = luks.is_reencrypting();
     if resumed && !is_what_was_begun(args, &luks.dump()) {
-        return Err(Error::usage(format!(
-            "{}: a reencryption to another cipher, key size or sector size is under way, and goes on as it was begun: leave --cipher, \
+        return Err(Error::usage_at(
+            path,
+            "a reencryption to another cipher, key size or sector size is under way, and goes on as it was begun: leave --cipher, \
              --key-size and --sector-size away",
-            path.display()
-        )));
+        ));
     }
     if args.key_size.is_some_and(|bits| bits % 8 != 0) {
         return Err(Error::usage("--key-size is a multiple of 8 bits"));

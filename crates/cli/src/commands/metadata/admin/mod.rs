@@ -136,10 +136,10 @@ pub(crate) fn ask_with_progress(
     match serde_json::from_slice(&answer) {
         Ok(Reply::Refused { exit, message }) => Err(Error::said(Exit::from_code(exit), message)),
         Ok(reply) => Ok(Some(reply)),
-        Err(_) => Err(Error::failed(format!(
-            "{}: its metadata server answers something else: is it of another version? Restart it",
-            room.display()
-        ))),
+        Err(_) => Err(Error::failed_at(
+            room,
+            "its metadata server answers something else: is it of another version? Restart it",
+        )),
     }
 }
 
