@@ -58,7 +58,7 @@ pub fn tried(bed: &mut Bed, context: &Context<'_>) -> Result<Tried> {
 
 fn wrong_clock(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
     let at = bed.store().backing().or_else(|| bed.store().path());
-    let writes = bed.powers().write;
+    let writes = !bed.powers().single;
     let waits = writes && at.is_some_and(|at| observe::waits(&at));
     let (clock, fault): (&dyn Clock, _) = if waits {
         (&ProcessorClock { all: false }, "a clock of processor time")
@@ -125,7 +125,7 @@ fn warm_read(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<
 
 fn skipped_sync(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Result<()> {
     const FAULT: &str = "a skipped fsync";
-    if !bed.powers().write {
+    if bed.powers().single {
         tried
             .left_out
             .push(format!("{FAULT}: the store is only read"));
@@ -169,7 +169,7 @@ fn unsynced_names(bed: &mut Bed, context: &Context<'_>, tried: &mut Tried) -> Re
     const FAULT: &str = "changed names that were not synced";
     /// A journal is written by itself now and then, and others may use the device.
     const TIMES: usize = 8;
-    if !bed.powers().write || !bed.powers().names {
+    if bed.powers().single {
         let why = format!("{FAULT}: the store has no names that can be changed");
         tried.left_out.push(why);
         return Ok(());

@@ -45,9 +45,7 @@ impl Store for Directory {
 
     fn powers(&self) -> Powers {
         Powers {
-            write: true,
             direct: self.direct,
-            names: true,
             files: true,
             single: false,
         }

@@ -94,15 +94,12 @@ pub trait Store: Send {
 /// What a store can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Powers {
-    /// Files can be made and written.
-    pub write: bool,
     /// Objects may be opened so that calls bypass the page cache.
     pub direct: bool,
-    /// It has a tree of names.
-    pub names: bool,
     /// Its names are files of the host below [`Store::path`], which any library can open.
     pub files: bool,
-    /// It is one object that was there before, with content nobody here knows.
+    /// It is one object that was there before, with content nobody here knows, and is only read. Every other has a tree of names, in which
+    /// files can be made and written.
     pub single: bool,
 }
 

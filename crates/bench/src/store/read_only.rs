@@ -51,9 +51,7 @@ impl<T: Existing> Store for ReadOnly<T> {
 
     fn powers(&self) -> Powers {
         Powers {
-            write: false,
             direct: T::DIRECT,
-            names: false,
             files: false,
             single: true,
         }

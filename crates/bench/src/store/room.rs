@@ -164,9 +164,7 @@ impl Store for RoomStore {
 
     fn powers(&self) -> Powers {
         Powers {
-            write: true,
             direct: false,
-            names: true,
             files: false,
             single: false,
         }

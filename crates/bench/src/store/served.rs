@@ -377,9 +377,7 @@ impl Store for Served {
 
     fn powers(&self) -> Powers {
         Powers {
-            write: true,
             direct: self.direct,
-            names: true,
             files: true,
             single: false,
         }

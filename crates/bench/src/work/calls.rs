@@ -320,7 +320,7 @@ impl Work for Calls {
     }
 
     fn impossible(&self, powers: Powers) -> Option<&'static str> {
-        if self.direction == Direction::Write && !powers.write {
+        if self.direction == Direction::Write && powers.single {
             return Some("it was there before and is only read");
         }
         (self.way == Way::Direct && !powers.direct).then_some("it knows no direct calls")

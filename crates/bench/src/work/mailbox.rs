@@ -27,7 +27,7 @@ impl Work for Mailbox {
     }
 
     fn impossible(&self, powers: Powers) -> Option<&'static str> {
-        (!powers.names || !powers.write).then_some("it has no names")
+        powers.single.then_some("it has no names")
     }
 
     fn round(&self, bed: &mut Bed, context: &Context<'_>) -> Result<Vec<Measured>> {

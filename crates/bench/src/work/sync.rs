@@ -37,7 +37,9 @@ impl Work for Syncs {
     }
 
     fn impossible(&self, powers: Powers) -> Option<&'static str> {
-        (!powers.write).then_some("it was there before and is only read")
+        powers
+            .single
+            .then_some("it was there before and is only read")
     }
 
     fn round(&self, bed: &mut Bed, context: &Context<'_>) -> Result<Vec<Measured>> {
