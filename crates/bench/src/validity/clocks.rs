@@ -13,37 +13,29 @@ fn apart(seen: &Seen, one: i64, other: i64) -> bool {
 
 /// Over the whole round, the clocks of this machine agree.
 pub(super) fn disagree(seen: &Seen) -> Option<Issue> {
+    let others = seen.evidence.elapsed.compared().into_iter();
+    another(seen, others.map(|(name, ns)| (name.to_owned(), ns)))
+}
+
+/// And with the clock of a server elsewhere.
+pub(super) fn disagree_elsewhere(seen: &Seen) -> Option<Issue> {
+    let others = seen.claim.elsewhere.iter();
+    another(
+        seen,
+        others.map(|(name, ns)| (format!("the clock of {name}"), *ns)),
+    )
+}
+
+/// The first of these clocks that does not agree with the measuring one.
+fn another(seen: &Seen, mut clocks: impl Iterator<Item = (String, i64)>) -> Option<Issue> {
     let raw = seen.evidence.elapsed.raw_ns;
-    let (name, other) = seen
-        .evidence
-        .elapsed
-        .compared()
-        .into_iter()
-        .find(|(_, other)| apart(seen, raw, *other))?;
+    let (name, other) = clocks.find(|(_, other)| apart(seen, raw, *other))?;
     Some(issue(
         IssueKind::ClocksDisagree,
         format!(
             "the measuring clock passed {}, {name} {}",
             words::time_ns(raw as f64),
             words::time_ns(other as f64)
-        ),
-    ))
-}
-
-/// And with the clock of a server elsewhere.
-pub(super) fn disagree_elsewhere(seen: &Seen) -> Option<Issue> {
-    let raw = seen.evidence.elapsed.raw_ns;
-    let (name, other) = seen
-        .claim
-        .elsewhere
-        .iter()
-        .find(|(_, other)| apart(seen, raw, *other))?;
-    Some(issue(
-        IssueKind::ClocksDisagree,
-        format!(
-            "the measuring clock passed {}, the clock of {name} {}",
-            words::time_ns(raw as f64),
-            words::time_ns(*other as f64)
         ),
     ))
 }

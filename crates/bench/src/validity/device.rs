@@ -11,22 +11,12 @@ pub(super) fn bytes_missing(seen: &Seen) -> Option<Issue> {
         return None;
     }
     let device = seen.evidence.top().filter(|device| !device.memory)?;
-    let (did, verb) = match seen.claim.direction {
-        Direction::Read => (device.did.read_bytes, "read"),
-        Direction::Write => (device.did.written_bytes, "written"),
-        Direction::Neither => return None,
-    };
-    missing(seen, did).then(|| {
-        issue(
-            IssueKind::CountersDisagree,
-            format!(
-                "{} were {verb} directly, but {} counted only {}",
-                words::bytes(seen.claim.bytes),
-                device.name,
-                words::bytes(did)
-            ),
-        )
-    })
+    fewer(
+        seen,
+        device.did.read_bytes,
+        device.did.written_bytes,
+        |verb| format!("were {verb} directly, but {} counted", device.name),
+    )
 }
 
 /// Calls of this process are in its own counters.
@@ -35,20 +25,25 @@ pub(super) fn calls_missing(seen: &Seen) -> Option<Issue> {
         return None;
     }
     let io = seen.evidence.own_io?;
+    fewer(
+        seen,
+        io.called_read_bytes,
+        io.called_written_bytes,
+        |verb| format!("are said to be {verb}, but the calls of this process moved"),
+    )
+}
+
+/// Whether a counter of what was read, or written, lacks bytes of the claim; `said` has the words between the two amounts.
+fn fewer(seen: &Seen, read: u64, written: u64, said: impl Fn(&str) -> String) -> Option<Issue> {
     let (did, verb) = match seen.claim.direction {
-        Direction::Read => (io.called_read_bytes, "read"),
-        Direction::Write => (io.called_written_bytes, "written"),
+        Direction::Read => (read, "read"),
+        Direction::Write => (written, "written"),
         Direction::Neither => return None,
     };
+    let [claimed, counted] = [seen.claim.bytes, did].map(words::bytes);
     missing(seen, did).then(|| {
-        issue(
-            IssueKind::CountersDisagree,
-            format!(
-                "{} are said to be {verb}, but the calls of this process moved only {}",
-                words::bytes(seen.claim.bytes),
-                words::bytes(did)
-            ),
-        )
+        let said = format!("{claimed} {} only {counted}", said(verb));
+        issue(IssueKind::CountersDisagree, said)
     })
 }
 
