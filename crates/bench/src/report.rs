@@ -201,33 +201,32 @@ fn part_names(of: &[&Parts]) -> Vec<String> {
     names
 }
 
-/// Parts as a table: a row a part, then what no part covers and the whole; a column an operation.
-fn parts_cells(of: &[&Parts]) -> (Vec<String>, Vec<Vec<String>>) {
-    let mut names = part_names(of);
-    let row = |cell: &dyn Fn(&Parts) -> String| -> Vec<String> {
+/// Parts as a table, its head first: a row a part, then what no part covers and the whole; a column an operation.
+fn parts_table(of: &[&Parts]) -> (Vec<String>, Vec<Vec<String>>) {
+    let row = |name: String, cell: &dyn Fn(&Parts) -> String| -> Vec<String> {
         let valid = |of: &&Parts| match of.invalid {
             true => INVALID.into(),
             false => cell(of),
         };
-        of.iter().map(valid).collect()
+        std::iter::once(name).chain(of.iter().map(valid)).collect()
     };
-    let mut cells: Vec<Vec<String>> = names
-        .iter()
-        .map(|name| {
-            row(&|of| {
-                let mut here = of.parts.iter().filter(|part| part.name == *name).peekable();
-                match here.peek() {
-                    None => words::NOTHING.into(),
-                    Some(_) => words::time_ns(here.map(|part| part.mean_ns).sum()),
-                }
-            })
+    let part = |name: String| {
+        row(name.clone(), &|of| {
+            let mut here = of.parts.iter().filter(|part| part.name == name).peekable();
+            match here.peek() {
+                None => words::NOTHING.into(),
+                Some(_) => words::time_ns(here.map(|part| part.mean_ns).sum()),
+            }
         })
-        .collect();
-    names.push("not covered".into());
-    cells.push(row(&|of| words::time_ns(of.rest_ns)));
-    names.push("whole".into());
-    cells.push(row(&|of| words::time_ns(of.whole_ns)));
-    (names, cells)
+    };
+    let mut rows: Vec<Vec<String>> = part_names(of).into_iter().map(part).collect();
+    rows.push(row("not covered".into(), &|of| words::time_ns(of.rest_ns)));
+    rows.push(row("whole".into(), &|of| words::time_ns(of.whole_ns)));
+    let operations = of.iter().map(|of| of.operation.clone());
+    (
+        std::iter::once(String::new()).chain(operations).collect(),
+        rows,
+    )
 }
 
 #[cfg(test)]
@@ -240,10 +239,9 @@ mod tests {
         let mut parts = sample::small_files().parts;
         parts[0].invalid = true;
         let of: Vec<&Parts> = parts.iter().take(2).collect();
-        let (names, cells) = parts_cells(&of);
-        for (name, cells) in names.iter().zip(cells) {
-            assert_eq!(cells[0], "INVALID", "{name}");
-            assert_ne!(cells[1], "INVALID", "{name}");
+        for row in parts_table(&of).1 {
+            assert_eq!(row[1], "INVALID", "{row:?}");
+            assert_ne!(row[2], "INVALID", "{row:?}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::table::{against, by_work};
 use super::{
-    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
+    machine_words, moment, noise_words, parts_by_store, parts_table, said_by_most, store_words,
     why_invalid,
 };
 use crate::model::{PublishedTable, Report, Row};
@@ -280,15 +280,7 @@ fn parts(out: &mut Vec<String>, report: &Report) {
             out,
             &format!("Where the time goes in {store}, mean of an operation:"),
         );
-        let (names, cells) = parts_cells(&of);
-        let head: Vec<String> = std::iter::once(String::new())
-            .chain(of.iter().map(|of| of.operation.clone()))
-            .collect();
-        let rows: Vec<Vec<String>> = names
-            .into_iter()
-            .zip(cells)
-            .map(|(name, cells)| std::iter::once(name).chain(cells).collect())
-            .collect();
+        let (head, rows) = parts_table(&of);
         grid(out, &head, &rows);
     }
 }

@@ -16,7 +16,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::table::{against, by_work};
 use super::{
-    machine_words, moment, noise_words, parts_by_store, parts_cells, said_by_most, store_words,
+    machine_words, moment, noise_words, parts_by_store, parts_table, said_by_most, store_words,
 };
 use crate::model::{PublishedTable, Report, Row};
 use crate::words::{self, NOTHING, significant, time_ns};
@@ -230,13 +230,13 @@ fn stacks_section(report: &Report) -> Markup {
                 p.quiet { "Mean of an operation. What no span covers is grey; it is negative where parts overlap." }
                 (legend(stacks::colours(&of)))
                 (stacks::chart(store, &of))
-                @let (names, cells) = parts_cells(&of);
+                @let (head, rows) = parts_table(&of);
                 (scroll(html! {
                     table {
-                        thead { tr { th {} @for of in &of { th.n { (of.operation) } } } }
+                        thead { tr { th {} @for operation in &head[1..] { th.n { (operation) } } } }
                         tbody {
-                            @for (name, cells) in names.iter().zip(&cells) {
-                                tr { th { (name) } @for cell in cells { td.n { (cell) } } }
+                            @for row in &rows {
+                                tr { th { (row[0]) } @for cell in &row[1..] { td.n { (cell) } } }
                             }
                             tr { th { "times" } @for of in &of { td.n { (of.count) } } }
                         }

@@ -118,9 +118,9 @@ fn rates(out: &mut Out, report: &Report) {
     // Where there is one store, its name on every line says nothing.
     let single = groups.len() > 1 && groups.iter().all(|(_, rows)| rows.len() == 1);
     let label_width = if single {
-        works_width(report, 46)
+        widest(report, |row| &row.work, 46)
     } else {
-        label_width(report, 18)
+        widest(report, |row| &row.store, 18)
     };
     let number = |row: &Row| {
         row.summary
@@ -214,24 +214,10 @@ fn issues(out: &mut Out, report: &Report, issues: &[Issue], indent: usize) {
     }
 }
 
-fn works_width(report: &Report, most: usize) -> usize {
-    report
-        .rows
-        .iter()
-        .map(|row| width(&shown(&row.work)))
-        .max()
-        .unwrap_or(0)
-        .min(most)
-}
-
-fn label_width(report: &Report, most: usize) -> usize {
-    report
-        .rows
-        .iter()
-        .map(|row| width(&shown(&row.store)))
-        .max()
-        .unwrap_or(0)
-        .min(most)
+/// The width of the longest of the rows' texts, up to `most`.
+fn widest(report: &Report, text: fn(&Row) -> &str, most: usize) -> usize {
+    let widths = report.rows.iter().map(|row| width(&shown(text(row))));
+    widths.max().unwrap_or(0).min(most)
 }
 
 fn latencies(out: &mut Out, report: &Report) {
@@ -245,7 +231,7 @@ fn latencies(out: &mut Out, report: &Report) {
     if !report.rows.iter().any(|row| has(&row)) {
         return;
     }
-    let label_width = label_width(report, 14);
+    let label_width = widest(report, |row| &row.store, 14);
     out.title(
         "Latency of an operation; processor seconds for 10⁹ bytes; bytes that reached the device for each one written",
     );
@@ -325,15 +311,7 @@ fn parts(out: &mut Out, parts: &[Parts]) {
         out.title(&format!(
             "Where the time goes in {store}: mean of an operation"
         ));
-        let (names, cells) = super::parts_cells(&of);
-        let header: Vec<String> = std::iter::once(String::new())
-            .chain(of.iter().map(|of| of.operation.clone()))
-            .collect();
-        let rows: Vec<Vec<String>> = names
-            .into_iter()
-            .zip(cells)
-            .map(|(name, cells)| std::iter::once(name).chain(cells).collect())
-            .collect();
+        let (header, rows) = super::parts_table(&of);
         out.grid(&header, &rows);
     }
 }
