@@ -19,8 +19,8 @@ use netdisk::{
     BLOCK_LEN, DiskAddress, DiskClient, DiskError, KeyFile, Protection, Store, Surroundings, Ticket,
 };
 use room::{
-    Access, Credential, FileKind, Inode, InodeNo, NewCredential, NewFile, NewRoom, OpenOptions,
-    Room, Secret, SetAttr, WrittenExtent,
+    Access, Credential, FileKind, Inode, InodeNo, Lock, LockKind, NewCredential, NewFile, NewRoom,
+    OpenOptions, Room, Secret, SetAttr, WrittenExtent,
 };
 use tarpc::client::RpcError;
 use tarpc::context::Context;
@@ -30,6 +30,17 @@ use tokio::net::TcpStream;
 pub const LONG: Duration = Duration::from_secs(60);
 /// Room for four segments.
 const DISK_LEN: usize = (256 << 20) + 4096;
+
+/// A lock of a range that process 1 asked for.
+pub fn lock(kind: LockKind, start: u64, end: u64) -> Lock {
+    let pid = 1;
+    Lock {
+        kind,
+        start,
+        end,
+        pid,
+    }
+}
 
 pub struct Disk {
     pub name: String,

@@ -3,29 +3,15 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{LONG, Raw, World, posix, until};
+use crate::common::{LONG, Raw, World, lock, posix, until};
 use metadata_proto::rpc::*;
 use room::{FileKind, InodeNo, Lock, LockKind, LockOwner, LockTable};
 
 const TABLE: LockTable = LockTable::Posix;
 const OWNER: LockOwner = LockOwner(1);
 
-fn lock(kind: LockKind, start: u64, end: u64) -> Lock {
-    Lock {
-        kind,
-        start,
-        end,
-        pid: 1,
-    }
-}
-
-const fn exclusive() -> Lock {
-    Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: 9,
-        pid: 1,
-    }
+fn exclusive() -> Lock {
+    lock(LockKind::Exclusive, 0, 9)
 }
 
 fn set(client: &Raw, no: InodeNo, lock: Lock) -> Reply<()> {

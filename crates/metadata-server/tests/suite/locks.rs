@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
+use crate::common::lock;
 use metadata_proto::rpc::SessionId;
 use metadata_server::locks::{Holder, Locks};
 use room::{InodeNo, Lock, LockKind, LockOwner, LockTable};
@@ -83,18 +84,13 @@ fn ranges_are_locked_as_the_kernel_locks_them() {
             let end = if dice.u64(..8) == 0 { u64::MAX } else { end };
             let kinds = [LockKind::Shared, LockKind::Exclusive, LockKind::Unlock];
             let kind = kinds[dice.usize(..3)];
-            let lock = Lock {
-                kind,
-                start,
-                end,
-                pid: 1,
-            };
-            let kernel = sys::set(&files[who], lock);
-            let ours = locks.set(NO, TABLE, holder(who), lock, false, Instant::now());
+            let wanted = lock(kind, start, end);
+            let kernel = sys::set(&files[who], wanted);
+            let ours = locks.set(NO, TABLE, holder(who), wanted, false, Instant::now());
             assert_eq!(
                 kernel,
                 ours.is_ok(),
-                "seed {seed}, step {n}: {who} {lock:?}"
+                "seed {seed}, step {n}: {who} {wanted:?}"
             );
             if kernel {
                 taken += 1;
@@ -103,12 +99,7 @@ fn ranges_are_locked_as_the_kernel_locks_them() {
             }
             for (tester, file) in files.iter().enumerate() {
                 let start = dice.u64(..40);
-                let asked = Lock {
-                    kind: kinds[dice.usize(..2)],
-                    start,
-                    end: start + dice.u64(..10),
-                    pid: 1,
-                };
+                let asked = lock(kinds[dice.usize(..2)], start, start + dice.u64(..10));
                 let kernel = sys::test(file, asked);
                 let ours = locks.test(NO, TABLE, holder(tester), asked);
                 // Of several conflicting locks either may be reported.

@@ -4,13 +4,14 @@ use crate::common;
 use std::time::Duration;
 
 use crate::common::{
-    LONG, ROOT, Raw, World, people, posix, to_copy, to_link, to_make, to_rename, to_unlink, until,
+    LONG, ROOT, Raw, World, lock, people, posix, to_copy, to_link, to_make, to_rename, to_unlink,
+    until,
 };
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::*;
 use metadata_server::server::Point;
 use netdisk::DiskError;
-use room::{FileKind, Lock, LockKind, LockOwner, LockTable, SetAttr};
+use room::{FileKind, LockKind, LockOwner, LockTable, SetAttr};
 
 /// Has the server open its room again; the session that a client gets after that.
 fn reopened(world: &World, client: &Raw) -> Raw {
@@ -274,12 +275,7 @@ fn a_session_ends_with_its_lease_and_what_it_held_is_free_after_its_rights_are_g
     bob.open(file, true, true).unwrap();
     let granted = bob.write(&world, file, b'b');
     let map = bob.map(file).unwrap();
-    let lock = Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: u64::MAX,
-        pid: 1,
-    };
+    let lock = lock(LockKind::Exclusive, 0, u64::MAX);
     let take = |who: &Raw, wait| {
         who.ask(|c, x, s| async move {
             c.set_lock(x, s, file, LockTable::Posix, LockOwner(1), lock, wait)
@@ -433,12 +429,7 @@ fn a_user_who_is_removed_while_the_room_cannot_be_changed_is_out_and_only_locks_
     alice.write(&world, file, b'a');
     bob.open(file, true, true).unwrap();
     let map = bob.map(file).unwrap();
-    let whole = Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: u64::MAX,
-        pid: 1,
-    };
+    let whole = lock(LockKind::Exclusive, 0, u64::MAX);
     let (table, owner) = (LockTable::Posix, LockOwner(1));
     bob.ask(|c, x, s| async move { c.set_lock(x, s, file, table, owner, whole, false).await })
         .unwrap()

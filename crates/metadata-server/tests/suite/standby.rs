@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{LONG, World};
+use crate::common::{LONG, World, lock};
 use metadata_proto::rpc::{Delay, Refusal};
 use metadata_server::server::{
     Config, Fence, MetadataServer, OpenFiles, RoomFiles, ServerError, Turn,
 };
 use netdisk::Writer;
-use room::{FileKind, InodeNo, Lock, LockKind, LockOwner, LockTable, OpenOptions};
+use room::{FileKind, InodeNo, LockKind, LockOwner, LockTable, OpenOptions};
 use storage::HostStorage;
 
 /// The room's directory, as if several servers had it; the test says which.
@@ -112,12 +112,7 @@ fn nothing_is_answered_while_another_server_may_have_the_room() {
         .no;
     root.open(no, true, true).unwrap();
     // Locks are in memory, and so could be answered without a look at the room.
-    let lock = Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: 9,
-        pid: 1,
-    };
+    let lock = lock(LockKind::Exclusive, 0, 9);
     let (table, owner) = (LockTable::Posix, LockOwner(1));
     let set_lock = || {
         root.ask(|c, x, s| async move { c.set_lock(x, s, no, table, owner, lock, false).await })

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use metadata_client::ClientOptions;
 use parking_lot::Mutex;
 use room::{
-    Access, FileKind, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable, NewFile, SetAttr,
+    Access, FileKind, FileSystem, InodeNo, LockKind, LockOwner, LockTable, NewFile, SetAttr,
 };
 
 use super::common::{LONG, Shared, assert_same, noise, wait_for};
 use super::rights::new;
+use crate::common::lock;
 
 /// One direction of a way.
 #[derive(Debug, Default)]
@@ -167,12 +168,7 @@ fn a_file_that_is_opened_while_its_last_open_is_closed_can_be_locked_and_is_clos
             client.close(file, Access::READ);
         });
     });
-    let lock = Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: u64::MAX,
-        pid: 1,
-    };
+    let lock = lock(LockKind::Exclusive, 0, u64::MAX);
     client
         .set_lock(file, LockTable::Flock, LockOwner(1), lock, false, &|| false)
         .unwrap();

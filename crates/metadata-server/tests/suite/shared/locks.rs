@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use metadata_client::SharedRoom;
 use metadata_server::locks::LOCKS_MAX;
-use room::{
-    Access, Error, FileKind, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable, NewFile,
-};
+use room::{Access, Error, FileKind, FileSystem, InodeNo, LockKind, LockOwner, LockTable, NewFile};
 use rustix::fs::{FlockOperation, flock};
 
 use super::common::{LEASE, Shared, assert_same, wait_for};
+use crate::common::lock;
 
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
@@ -209,12 +208,7 @@ fn holder_of(shared: &Shared, name: &[u8]) -> Arc<SharedRoom> {
     let client = shared.client("killed", 0);
     let no = client.lookup(InodeNo::ROOT, name).unwrap().no;
     client.open(no, Access::READ_WRITE).unwrap();
-    let lock = Lock {
-        kind: LockKind::Exclusive,
-        start: 0,
-        end: u64::MAX,
-        pid: 1,
-    };
+    let lock = lock(LockKind::Exclusive, 0, u64::MAX);
     client
         .set_lock(no, LockTable::Flock, LockOwner(1), lock, false, &|| false)
         .unwrap();
@@ -308,16 +302,6 @@ fn opened(client: &SharedRoom, name: &str) -> InodeNo {
     made.unwrap().no
 }
 
-fn range(kind: LockKind, start: u64, end: u64) -> Lock {
-    let pid = 1;
-    Lock {
-        kind,
-        start,
-        end,
-        pid,
-    }
-}
-
 /// The server counted no ranges that unlocks made, and refused to take that many up after a restart: every call of the client failed from then on.
 #[test]
 fn as_many_locks_as_there_may_be_are_taken_up_by_a_restarted_server() {
@@ -331,9 +315,9 @@ fn as_many_locks_as_there_may_be_are_taken_up_by_a_restarted_server() {
     let files: Vec<_> = (0..files)
         .map(|n| opened(&client, &format!("f{n}")))
         .collect();
-    let unlocked = |at| range(LockKind::Unlock, 2 * at + 1, 2 * at + 1);
+    let unlocked = |at| lock(LockKind::Unlock, 2 * at + 1, 2 * at + 1);
     for no in &files {
-        set(*no, range(LockKind::Exclusive, 0, u64::MAX)).unwrap();
+        set(*no, lock(LockKind::Exclusive, 0, u64::MAX)).unwrap();
         (1..each).for_each(|at| set(*no, unlocked(at)).unwrap());
     }
     let refused = set(files[0], unlocked(each));
@@ -342,7 +326,7 @@ fn as_many_locks_as_there_may_be_are_taken_up_by_a_restarted_server() {
     client.attributes(files[0]).unwrap();
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     let in_the_way = |at| {
-        let wanted = range(LockKind::Shared, at, at);
+        let wanted = lock(LockKind::Shared, at, at);
         let held = other.test_lock(files[0], LockTable::Posix, LockOwner(7), wanted);
         held.unwrap().is_some()
     };
@@ -411,7 +395,7 @@ fn a_lock_whose_grant_was_lost_on_the_way_is_released_with_the_next_unlock() {
     let no = opened(&client, "f");
     let set = |kind, cancelled: &dyn Fn() -> bool| {
         let (table, owner) = (LockTable::Flock, LockOwner(1));
-        client.set_lock(no, table, owner, range(kind, 0, u64::MAX), false, cancelled)
+        client.set_lock(no, table, owner, lock(kind, 0, u64::MAX), false, cancelled)
     };
     relay.keeps.store(true, Ordering::SeqCst);
     let interrupted = AtomicBool::new(false);
