@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{LONG, World, lock};
+use crate::common::{LONG, World, lock, until};
 use metadata_proto::rpc::{Delay, Refusal};
 use metadata_server::server::{
     Config, Fence, MetadataServer, OpenFiles, RoomFiles, ServerError, Turn,
@@ -89,17 +89,9 @@ fn world(disks: usize) -> (World, Arc<Place>) {
     config.files = Arc::new(files.clone());
     config.waits = true;
     let server = MetadataServer::start(config, common::credential()).unwrap();
-    until(|| server.is_serving());
+    until("it serves", || server.is_serving());
     world.server = Some(server);
     (world, files.0)
-}
-
-fn until(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < end);
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -143,11 +135,11 @@ fn a_server_that_was_overtaken_waits_and_serves_again_when_the_room_is_free() {
     let root = world.client("root", 0, &[0]);
     place.taken.store(true, Ordering::SeqCst);
     place.lost.store(true, Ordering::SeqCst);
-    until(|| world.server().is_standing_by());
+    until("it is a standby", || world.server().is_standing_by());
     // It lets nobody in: its users may be those of before.
     assert!(common::Raw::connect(&world, root.identity.clone(), None).is_err());
     place.taken.store(false, Ordering::SeqCst);
-    until(|| world.server().is_serving());
+    until("it serves", || world.server().is_serving());
     let again = common::Raw::connect(&world, root.identity.clone(), None).unwrap();
     assert_ne!(again.welcome.boot, root.welcome.boot);
     assert!(!place.yielded.load(Ordering::SeqCst));
@@ -158,7 +150,7 @@ fn a_server_that_waits_stops_when_asked_to() {
     let (mut world, place) = world(1);
     place.taken.store(true, Ordering::SeqCst);
     place.lost.store(true, Ordering::SeqCst);
-    until(|| world.server().is_standing_by());
+    until("it is a standby", || world.server().is_standing_by());
     world.stop();
 }
 
@@ -169,7 +161,9 @@ fn a_server_steps_down_for_another_one_and_leaves_the_room_to_it_for_a_moment() 
     place.taken.store(true, Ordering::SeqCst);
     world.server().step_down().unwrap();
     assert!(world.server().is_standing_by());
-    until(|| place.yielded.load(Ordering::SeqCst));
+    until("the place is yielded", || {
+        place.yielded.load(Ordering::SeqCst)
+    });
     // Its connection is closed, so that it asks the other server at once.
     let asked = root.ask(|client, context, session| async move {
         client.attributes(context, session, InodeNo::ROOT).await
@@ -177,7 +171,7 @@ fn a_server_steps_down_for_another_one_and_leaves_the_room_to_it_for_a_moment() 
     assert!(asked.is_err());
     assert!(world.server().step_down().is_err());
     place.taken.store(false, Ordering::SeqCst);
-    until(|| world.server().is_serving());
+    until("it serves", || world.server().is_serving());
     let alone = World::new(1);
     assert!(matches!(
         alone.server().step_down(),
@@ -193,5 +187,7 @@ fn a_server_proves_that_it_is_the_only_one_before_it_sets_groups_on_a_restarted_
     assert!(before > 0);
     world.disks[0].stop();
     world.disks[0].start();
-    until(|| place.proofs.load(Ordering::SeqCst) > before);
+    until("it is proved again", || {
+        place.proofs.load(Ordering::SeqCst) > before
+    });
 }

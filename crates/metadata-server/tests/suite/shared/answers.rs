@@ -12,9 +12,9 @@ use room::{
     Access, FileKind, FileSystem, InodeNo, LockKind, LockOwner, LockTable, NewFile, SetAttr,
 };
 
-use super::common::{LONG, Shared, assert_same, noise, wait_for};
+use super::common::{LONG, Shared, assert_same, noise};
 use super::rights::new;
-use crate::common::lock;
+use crate::common::{lock, until};
 
 /// One direction of a way.
 #[derive(Debug, Default)]
@@ -125,12 +125,12 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
         let before = done("open");
         way.lose(&way.answers, || {
             scope.spawn(|| client.open(file, Access::READ).unwrap());
-            wait_for("the open", || done("open") > before);
+            until("the open", || done("open") > before);
         });
     });
     assert_eq!(shared.server().metrics().opens, 1);
     client.close(file, Access::READ);
-    wait_for("the close", || shared.server().metrics().opens == 0);
+    until("the close", || shared.server().metrics().opens == 0);
 
     let file = make(b"closed");
     client.open(file, Access::READ).unwrap();
@@ -139,12 +139,12 @@ fn a_file_is_closed_although_answers_to_its_open_and_requests_of_its_close_were_
     std::thread::scope(|scope| {
         way.lose(&way.requests, || {
             scope.spawn(|| client.close(file, Access::READ));
-            wait_for("a request", || way.requests.lost.load(Ordering::SeqCst) > 0);
+            until("a request", || way.requests.lost.load(Ordering::SeqCst) > 0);
             // That may have been a heartbeat.
             std::thread::sleep(Duration::from_millis(500));
         });
     });
-    wait_for("the close", || shared.server().metrics().opens == 0);
+    until("the close", || shared.server().metrics().opens == 0);
     assert_eq!(shared.server().sessions().unwrap(), session);
 }
 
@@ -164,7 +164,7 @@ fn a_file_that_is_opened_while_its_last_open_is_closed_can_be_locked_and_is_clos
         let before = opened();
         way.lose(&way.answers, || {
             scope.spawn(|| client.open(file, Access::READ).unwrap());
-            wait_for("the second open", || opened() > before);
+            until("the second open", || opened() > before);
             client.close(file, Access::READ);
         });
     });
@@ -173,7 +173,7 @@ fn a_file_that_is_opened_while_its_last_open_is_closed_can_be_locked_and_is_clos
         .set_lock(file, LockTable::Flock, LockOwner(1), lock, false, &|| false)
         .unwrap();
     client.close(file, Access::READ);
-    wait_for("the last close", || shared.server().metrics().opens == 0);
+    until("the last close", || shared.server().metrics().opens == 0);
 }
 
 /// A client that was cut off for longer than its lease opened its files again by their numbers. To a server that had been started two minutes before,
@@ -192,7 +192,7 @@ fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of
     // A server that has not seen the name takes the number at first.
     let before = shared.server().metrics().reopened;
     shared.server().fail_for_test();
-    wait_for("the room is opened again", || {
+    until("the room is opened again", || {
         shared.server().metrics().reopened > before && shared.server().is_serving()
     });
     alice.write(file, 0, b"before").unwrap();
@@ -204,7 +204,7 @@ fn a_file_stays_open_over_a_lost_session_although_the_server_has_seen_no_name_of
         sessions.iter().any(|(_, name)| name == "alice")
     };
     way.lose(&way.requests, || {
-        wait_for("the end of a lease", || !has_session());
+        until("the end of a lease", || !has_session());
     });
     alice.fsync(file).unwrap();
     let mut text = [0; 6];
@@ -226,7 +226,7 @@ fn data_that_is_committed_again_does_not_replace_what_another_client_wrote_since
     let fail = || {
         let before = shared.server().metrics().reopened;
         shared.server().fail_for_test();
-        wait_for("the room is opened again", || {
+        until("the room is opened again", || {
             shared.server().metrics().reopened > before && shared.server().is_serving()
         });
     };
@@ -309,7 +309,7 @@ fn a_server_that_hangs_is_found_out_while_grants_are_released() {
     client.write(made.no, 0, &noise(1, 4 << 20)).unwrap();
     client.fsync(made.no).unwrap();
     way.answers.ends.store(true, Ordering::SeqCst);
-    wait_for("a heartbeat or a release", || way.answers.loses_all());
+    until("a heartbeat or a release", || way.answers.loses_all());
     other.answers.loses.store(0, Ordering::SeqCst);
     let start = Instant::now();
     let found = client.lookup(InodeNo::ROOT, b"f").unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use device::{AroundMemory, Device, MemoryDevice};
 use metadata_client::{ClientOptions, SharedRoom};
@@ -352,15 +352,6 @@ impl Drop for Mount {
         } else {
             let _ = Command::new("umount").arg("-l").arg(&self.at).status();
         }
-    }
-}
-
-/// Waits for something that must come.
-pub(crate) fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + LONG;
-    while !done() {
-        assert!(Instant::now() < until, "{what} did not happen in time");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

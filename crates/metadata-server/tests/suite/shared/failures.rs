@@ -12,8 +12,9 @@ use room::{
     SetAttr, XattrMode,
 };
 
-use super::common::{Shared, assert_same, noise, wait_for};
+use super::common::{Shared, assert_same, noise};
 use super::rights::new;
+use crate::common::until;
 
 #[test]
 fn writing_goes_on_when_the_metadata_server_is_restarted() {
@@ -182,7 +183,7 @@ fn an_operation_is_done_once_and_gets_its_first_answer_at_whatever_point_the_ser
             shared.server().fail_at_for_test(point);
             operation().unwrap_or_else(|e| panic!("{point:?}, {what}: {e}"));
             assert!(!shared.server().awaits_failure_for_test(), "{what}");
-            wait_for("the room is opened again", || {
+            until("the room is opened again", || {
                 shared.server().metrics().reopened > before && shared.server().is_serving()
             });
         };
@@ -521,7 +522,7 @@ fn a_small_file_is_synced_when_its_disk_can_flush_again() {
     let no = std::thread::scope(|scope| {
         let syncing = scope.spawn(|| synced(&client, "f", &bytes));
         // The data cannot be durable, and the server begins again.
-        wait_for("the server to open its room again", || {
+        until("the server to open its room again", || {
             shared.server().metrics().reopened > 0
         });
         fail(false);

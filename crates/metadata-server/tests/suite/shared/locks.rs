@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use metadata_client::SharedRoom;
 use metadata_server::locks::LOCKS_MAX;
-use room::{Access, Error, FileKind, FileSystem, InodeNo, LockKind, LockOwner, LockTable, NewFile};
+use room::{
+    Access, Error, FileKind, FileSystem, InodeNo, Lock, LockKind, LockOwner, LockTable, NewFile,
+};
 use rustix::fs::{FlockOperation, flock};
 
-use super::common::{LEASE, Shared, assert_same, wait_for};
-use crate::common::lock;
+use super::common::{LEASE, Shared, assert_same};
+use crate::common::{lock, until};
 
 #[test]
 fn a_lock_keeps_other_clients_out_until_it_is_released() {
@@ -49,9 +51,7 @@ fn a_lock_keeps_other_clients_out_until_it_is_released() {
 #[test]
 fn two_that_share_a_lock_and_both_want_it_alone_get_it_one_after_the_other() {
     let shared = Shared::with_long_leases();
-    let (Some(a), Some(b)) = (shared.mount("a"), shared.mount("b")) else {
-        return;
-    };
+    let Some([a, b]) = shared.two() else { return };
     std::fs::write(a.path("f"), "").unwrap();
     for other in [&a, &b] {
         let files = [a.path("f"), other.path("f")].map(|path| File::open(path).unwrap());
@@ -64,7 +64,7 @@ fn two_that_share_a_lock_and_both_want_it_alone_get_it_one_after_the_other() {
                 flock(&file, FlockOperation::Unlock).unwrap();
             })
         });
-        wait_for("both", || alone.iter().all(|thread| thread.is_finished()));
+        until("both", || alone.iter().all(|thread| thread.is_finished()));
     }
     // What was released so is not claimed again.
     let files = [a.path("f"), b.path("f")].map(|path| File::open(path).unwrap());
@@ -94,17 +94,17 @@ fn an_interrupted_wait_is_no_part_of_a_deadlock() {
     let no = opened(&a, "f");
     b.open(no, Access::READ_WRITE).unwrap();
     let set = |client: &SharedRoom, at, waits| {
-        let (table, lock) = (LockTable::Posix, range(LockKind::Exclusive, at, at));
+        let (table, lock) = (LockTable::Posix, lock(LockKind::Exclusive, at, at));
         client.set_lock(no, table, LockOwner(1), lock, waits, &|| false)
     };
     set(&a, 0, false).unwrap();
     set(&b, 1, false).unwrap();
-    interrupted(&a, no, range(LockKind::Exclusive, 1, 1));
+    interrupted(&a, no, lock(LockKind::Exclusive, 1, 1));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| set(&b, 0, true));
         // Long enough for an answer, and shorter than it would have been taken for waiting.
         std::thread::sleep(Duration::from_millis(300));
-        let unlock = range(LockKind::Unlock, 0, 0);
+        let unlock = lock(LockKind::Unlock, 0, 0);
         let table = LockTable::Posix;
         a.set_lock(no, table, LockOwner(1), unlock, false, &|| false)
             .unwrap();
@@ -402,7 +402,7 @@ fn a_lock_whose_grant_was_lost_on_the_way_is_released_with_the_next_unlock() {
     std::thread::scope(|scope| {
         let cancelled = || interrupted.load(Ordering::SeqCst);
         let taking = scope.spawn(move || set(LockKind::Exclusive, &cancelled));
-        wait_for("the server's grant", || {
+        until("the server's grant", || {
             shared.server().metrics().locks == 1
         });
         interrupted.store(true, Ordering::SeqCst);

@@ -186,7 +186,7 @@ fn what_is_mapped_and_changed_arrives() {
         .status()
         .unwrap();
     assert!(status.success());
-    common::wait_for("a mapped change", || {
+    crate::common::until("a mapped change", || {
         std::fs::read(b.path("f")).unwrap()[50000..50005] == *b"hello"
     });
 }

@@ -10,7 +10,8 @@ use metadata_proto::admin::Quota;
 use metadata_server::server::ServerError;
 use room::{Access, Error, FileSystem, InodeNo, SetAttr};
 
-use super::common::{Shared, assert_same, noise, wait_for};
+use super::common::{Shared, assert_same, noise};
+use crate::common::until;
 
 const FILE_LEN: usize = 3 << 20;
 
@@ -69,7 +70,7 @@ fn a_disk_is_emptied_while_clients_write_and_its_removal_outlives_the_server() {
         shared.stop();
         shared.start();
         assert!(left(&shared).is_some(), "the next server knows of it");
-        wait_for("the disk is empty", || left(&shared).is_none());
+        until("the disk is empty", || left(&shared).is_none());
         over.store(true, Ordering::SeqCst);
         writer.join().unwrap()
     });
@@ -145,7 +146,7 @@ fn a_user_with_a_quota_gets_no_more_and_everybody_else_goes_on() {
         ada.unlink(InodeNo::ROOT, format!("f{n}").as_bytes())
             .unwrap();
     }
-    wait_for("the deleted files are gone", || {
+    until("the deleted files are gone", || {
         used(&shared).bytes <= QUOTA - FILE_LEN as u64
     });
     file(&*ada, "again", 1001).unwrap();
@@ -190,7 +191,7 @@ fn data_that_finds_no_quota_fails_the_fsync_of_each_writer() {
         match name {
             "closed" => {}
             // By its length. A write would be refused only until any descriptor is closed, and the children of other tests close copies.
-            "in the background" => wait_for("a refusal", || {
+            "in the background" => until("a refusal", || {
                 writer.metadata().unwrap().len() == FILE_LEN as u64
             }),
             _ => {
