@@ -507,13 +507,3 @@ pub fn make_tree(root: &Path) {
         ],
     );
 }
-
-/// Waits for something that must come; the limit is only there so that a failure ends.
-#[track_caller]
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(120), "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::common::Sandbox;
+use super::common::{Sandbox, process::until};
 use super::{moments, room_for, rounds, succeeded, whole_lines};
 
 const DELIVERERS: u64 = 3;
 /// More messages than a process delivers before it is killed.
 const MESSAGES: u64 = 100_000;
-/// Far longer than a first delivery takes.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 const COMMON: &str = r#"
 import mailbox, os, sys
@@ -109,11 +107,9 @@ fn round(s: &Sandbox, mailbox: &Path, round: u64, moment: Duration) -> (Vec<Stri
         processes.push(start(command, &printed(process)));
     }
     // The moment counts from the first message that is read, however slow the machine.
-    let began = Instant::now();
-    while printed(DELIVERERS).metadata().unwrap().len() == 0 {
-        assert!(began.elapsed() < TIMEOUT, "nobody delivers and reads");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("somebody delivers and reads", || {
+        printed(DELIVERERS).metadata().unwrap().len() > 0
+    });
     s.kill_after(moment).join().unwrap();
     for process in &mut processes {
         process.wait().unwrap();

@@ -6,13 +6,12 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::common::process::until;
 use super::{moments, room_for, rounds, succeeded, whole_lines};
 
 const PROCESSES: u64 = 4;
-/// Far longer than a first commit takes.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// More than a process commits before it is killed.
 const ROWS: u64 = 20_000;
 
@@ -85,11 +84,9 @@ fn several_processes_and_a_kill(mode: &str) {
             .map(|process| writer(&database, process, round, &printed(process)))
             .collect();
         // The moment counts from the first row that is acknowledged, however slow the machine.
-        let began = Instant::now();
-        while !(0..PROCESSES).any(|process| printed(process).metadata().unwrap().len() > 0) {
-            assert!(began.elapsed() < TIMEOUT, "nobody commits anything");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("somebody commits", || {
+            (0..PROCESSES).any(|process| printed(process).metadata().unwrap().len() > 0)
+        });
         s.kill_after(moment).join().unwrap();
         for writer in &mut writers {
             writer.wait().unwrap();

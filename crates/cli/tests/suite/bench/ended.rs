@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{left, mounts};
-use crate::common::{self, Sandbox, wait_for};
+use crate::common::{self, Sandbox, process::until};
 
 /// More rounds than anybody waits for.
 const ENDLESS: [&str; 8] = [
@@ -40,7 +40,7 @@ fn send(child: &Child, signal: Signal) {
 
 /// Until the large file is there: the measurement is under way.
 fn wait_until_it_measures(sandbox: &Sandbox) {
-    wait_for("a work directory with a file in it", || {
+    until("a work directory with a file in it", || {
         let entries = std::fs::read_dir(sandbox.path("")).unwrap();
         entries
             .map(|entry| entry.unwrap().path())
@@ -78,7 +78,7 @@ fn what_a_killed_run_left_is_removed_by_clean_and_not_before_it_ended() {
     std::fs::write(sandbox.path("precious"), "mine").unwrap();
     let mut child = start(&sandbox, &["compare", "directory:.", "mounted:."]);
     wait_until_it_measures(&sandbox);
-    wait_for("the mount", || !mounts(&sandbox).is_empty());
+    until("the mount", || !mounts(&sandbox).is_empty());
     sandbox.ok(["bench", "clean"]);
     assert!(
         child.try_wait().unwrap().is_none(),
@@ -100,7 +100,7 @@ fn what_a_killed_run_left_in_a_room_is_removed_with_the_rooms_key() {
     sandbox.with_pass(["mkdir", "room:/mine"]);
     let args = ["storage", "room", "--passphrase-file", "pass"];
     let mut child = start(&sandbox, &args);
-    wait_for("the run file", || {
+    until("the run file", || {
         left(&sandbox).iter().any(|name| name.ends_with(".json"))
     });
     // Long enough for it to be somewhere in its work; where does not matter.

@@ -255,11 +255,7 @@ fn dd_reads_a_volume_beside_its_image_and_so_it_does_when_it_is_served() {
     let socket = sandbox.path("nbd");
     let mut served = sandbox.command(["serve", "nbd", "v.img", "--key-file", "key", "--socket"]);
     let server = Server(served.arg(&socket).stdout(Stdio::null()).spawn().unwrap());
-    let begun = std::time::Instant::now();
-    while !socket.exists() {
-        assert!(begun.elapsed().as_secs() < 60, "it does not serve");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    common::process::until("it serves", || socket.exists());
     let report = measured(&format!("nbd+unix:///?socket={}", socket.display()), &[]);
     assert_eq!(works(&report, "decrypted"), ["dd, 1 MiB by 64 KiB, cold"]);
     drop(server);
@@ -330,9 +326,7 @@ fn an_export_of_an_nbd_server_is_read() {
         return;
     };
     let _server = Server(child);
-    while !socket.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    common::process::until("nbdkit serves", || socket.exists());
     let target = format!("nbd+unix:///?socket={}", socket.display());
     let report = report(&sandbox, &["storage", &target]);
     assert_eq!(report["stores"][0]["kind"], "network block device");

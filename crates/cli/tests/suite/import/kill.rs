@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 use super::{import, nothing_is_left, taken_out};
-use crate::common::{Sandbox, listing, noise, wait_for, words};
+use crate::common::{Sandbox, listing, noise, process::until, words};
 
 #[test]
 fn a_directory_whose_import_is_killed_again_and_again_arrives_whole() {
@@ -104,7 +104,7 @@ fn what_was_committed_before_a_kill_is_not_copied_again() {
         let (mut child, fed) = begun(&s, &stream[..middle]);
         // The room commits by itself, every five seconds, and moves into this file what is committed and durable. The log
         // in front of it is written to before there is a commit, and syncing that may take long.
-        wait_for("a commit", || {
+        until("a commit", || {
             std::fs::metadata(s.path("room/catalog.db"))
                 .and_then(|meta| meta.modified())
                 .is_ok_and(|time| time > fed)
@@ -147,7 +147,7 @@ fn what_came_into_a_mounted_room_before_a_kill_is_not_copied_again() {
         return;
     }
     let (mut child, _) = begun(&s, &stream[..middle]);
-    wait_for("half a file", || {
+    until("half a file", || {
         std::fs::metadata(s.path("mnt/large")).is_ok_and(|meta| meta.len() > 1_000_000)
     });
     child.kill().unwrap();
@@ -173,7 +173,7 @@ fn a_mounted_room_whose_process_dies_ends_the_import_with_one_message() {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&stream[..middle]).unwrap();
-    wait_for("half a file", || {
+    until("half a file", || {
         std::fs::metadata(s.path("mnt/large")).is_ok_and(|meta| meta.len() > 1_000_000)
     });
     s.kill_after(Duration::ZERO).join().unwrap();

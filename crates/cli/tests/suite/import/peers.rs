@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{import, state, taken_out};
-use crate::common::{Sandbox, can_mount, listing, noise, words};
+use crate::common::{Sandbox, can_mount, listing, noise, process::until, words};
 
 const PASSPHRASE: &str = "a passphrase of theirs";
 
@@ -68,14 +68,7 @@ impl Mount {
             child,
             at: at.to_owned(),
         };
-        let began = Instant::now();
-        while !is_mounted(at) {
-            assert!(
-                began.elapsed() < Duration::from_secs(60),
-                "{program} does not mount"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(&format!("{program} mounts"), || is_mounted(at));
         mount
     }
 }
@@ -292,11 +285,7 @@ fn a_killed_import_leaves_no_mount_and_goes_on() {
         "import cipher room:/moved --source-passphrase-file their.pass --passphrase-file pass",
     );
     let mut child = s.command(&args).stderr(Stdio::null()).spawn().unwrap();
-    let began = Instant::now();
-    while !is_there() {
-        assert!(began.elapsed() < Duration::from_secs(60), "not mounted");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("it is mounted", is_there);
     child.kill().unwrap();
     child.wait().unwrap();
     s.ok(args);

@@ -89,8 +89,8 @@ fn a_busy_mount_is_not_unmounted_except_lazily() {
     }
     file.write_all(b"after").unwrap();
     drop(file);
-    wait_for("the room is closed", || !s.control().exists());
-    wait_for("the room opens again", || {
+    until("the room is closed", || !s.control().exists());
+    until("the room opens again", || {
         s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
     });
     assert_eq!(s.with_pass(["cat", "room:/open"]), "after");
@@ -134,12 +134,12 @@ fn a_signal_unmounts_only_the_processes_own_mount() {
     }
     let log = std::fs::File::create(s.path("log")).unwrap();
     let mut server = s.mount_in_foreground().stderr(log).spawn().unwrap();
-    wait_for("it is mounted", || s.is_mounted());
+    until("it is mounted", || s.is_mounted());
     let file = std::fs::File::create(s.path("mnt/open")).unwrap();
     take_out_of_sight(&s);
     let other = Other::new(&s);
     assert!(send(server.id(), rustix::process::Signal::TERM));
-    wait_for("the signal is handled", || {
+    until("the signal is handled", || {
         let log = std::fs::read_to_string(s.path("log")).unwrap();
         log.contains("no room is mounted here any more") || !other.is_there()
     });
@@ -186,7 +186,7 @@ fn after_umount_of_the_system_one_command_waits_for_a_mount_in_use() {
         assert!(!err.contains("waiting for process"), "{args:?}: {err}");
     }
     drop(file);
-    wait_for("the room is closed", || !s.control().exists());
+    until("the room is closed", || !s.control().exists());
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_killed_mount_is_cleared_and_mounted_again() {
     s.ok(["sync", "room"]);
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    wait_for("the process is gone", || {
+    until("the process is gone", || {
         std::fs::read_dir(s.path("mnt")).is_err()
     });
     let err = s.fails(12, ["mount", "room", "mnt"]);
@@ -238,7 +238,7 @@ fn a_killed_mount_is_cleared_and_mounted_again() {
     for command in ["umount", "lock"] {
         assert!(s.mount());
         s.kill_after(Duration::ZERO).join().unwrap();
-        wait_for("the process is gone", || {
+        until("the process is gone", || {
             std::fs::read_dir(s.path("mnt")).is_err()
         });
         s.ok([command, "room"]);
@@ -291,7 +291,7 @@ fn sync_does_not_answer_for_a_mount_that_died() {
     std::fs::write(s.path("mnt/f"), "never synced").unwrap();
     let pid = rustix::process::Pid::from_raw(s.pid() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    wait_for("the process is gone", || {
+    until("the process is gone", || {
         std::fs::read_dir(s.path("mnt")).is_err()
     });
     let err = s.fails(11, ["sync", "room"]);
@@ -309,8 +309,8 @@ fn a_signal_unmounts_and_commits_and_a_lost_terminal_does_not() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(s.is_mounted());
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    wait_for("it is unmounted", || !s.is_mounted());
-    wait_for("the room is closed", || {
+    until("it is unmounted", || !s.is_mounted());
+    until("the room is closed", || {
         s.run(["cat", "room:/f", "--passphrase-file", "pass"]).code == 0
     });
     assert_eq!(s.with_pass(["cat", "room:/f"]), "written");
@@ -327,7 +327,7 @@ fn a_mount_in_the_foreground_ends_with_a_signal_and_exit_code_0() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_for("it is mounted", || s.is_mounted());
+    until("it is mounted", || s.is_mounted());
     std::fs::write(s.path("mnt/f"), "x").unwrap();
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -343,8 +343,8 @@ fn an_idle_mount_goes_away_by_itself() {
         return;
     }
     s.with_pass(["mount", "room", "mnt", "--idle-timeout", "1s"]);
-    wait_for("it is unmounted", || !s.is_mounted());
-    wait_for("the room is closed", || {
+    until("it is unmounted", || !s.is_mounted());
+    until("the room is closed", || {
         s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
     });
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{
-    CHEAP, Sandbox, can_mount, enable_uring, is_root, listing, make_tree, wait_for, words,
+    CHEAP, Sandbox, can_mount, enable_uring, is_root, listing, make_tree, process::until, words,
 };
 use serde_json::Value;
 
@@ -269,7 +269,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
         .stderr(std::fs::File::create(s.path("log")).unwrap())
         .spawn()
         .unwrap();
-    wait_for("it is mounted", || s.is_mounted());
+    until("it is mounted", || s.is_mounted());
     let programs: Vec<_> = (0..3)
         .map(|n| {
             let dir = s.path(format!("mnt/{n}"));

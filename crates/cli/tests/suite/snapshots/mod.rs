@@ -7,7 +7,7 @@ mod undeletes;
 
 use std::fs;
 
-use crate::common::{Sandbox, noise, wait_for};
+use crate::common::{Sandbox, noise, process::until};
 use serde_json::{Value, json};
 
 /// How a test reaches the room.
@@ -248,7 +248,7 @@ fn space_that_snapshots_hold_is_shown_and_freed() {
         );
         ok(s, &["snapshot", "delete", "room", "a"]);
         if s.is_mounted() {
-            wait_for("the space is free", || held("df") == 0);
+            until("the space is free", || held("df") == 0);
         }
         assert_eq!(held("df"), 0);
     });

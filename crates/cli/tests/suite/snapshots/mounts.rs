@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{both_ways, json_lines, names, ok, open, put};
-use crate::common::{self, Sandbox, noise, wait_for, words};
+use crate::common::{self, Sandbox, noise, process::until, words};
 
 #[test]
 fn what_programs_wrote_to_a_mount_is_in_the_snapshot() {
@@ -124,7 +124,7 @@ fn a_mount_creates_automatic_snapshots_and_prune_leaves_those_by_hand() {
     if !s.mount() {
         return;
     }
-    wait_for("an automatic snapshot", || names(&s).len() == 2);
+    until("an automatic snapshot", || names(&s).len() == 2);
     let listed = json_lines(&s.ok(["snapshot", "list", "room", "--json"]));
     assert_eq!(listed[1]["automatic"], true);
     assert!(listed[1]["name"].as_str().unwrap().starts_with("auto-"));
