@@ -128,10 +128,9 @@ impl Attributes {
         }
         state.inode.mode &= !gone;
         if state.inode.has_xattrs && self.catalog.get().xattr(cell.no, CAPABILITY)?.is_some() {
-            self.catalog.get().apply(&[Change::RemoveXattr {
-                inode: cell.no,
-                name: CAPABILITY,
-            }])?;
+            self.catalog
+                .get()
+                .apply(&[Change::remove_xattr(cell.no, CAPABILITY)])?;
         }
         state.row_dirty = true;
         self.data.mark_dirty(cell);
@@ -149,11 +148,7 @@ impl Attributes {
             && let Some(mut list) = Acl::parse(&value)?
         {
             list.follow_mode(state.inode.mode);
-            catalog.apply(&[Change::PutXattr {
-                inode: no,
-                name: acl::ACCESS,
-                value: &list.encode(),
-            }])?;
+            catalog.apply(&[Change::put_xattr(no, acl::ACCESS, &list.encode())])?;
         }
         Ok(())
     }
@@ -250,16 +245,14 @@ impl Attributes {
                 _ => true,
             };
             if keep {
-                self.catalog.get().apply(&[Change::PutXattr {
-                    inode: no,
-                    name,
-                    value,
-                }])?;
+                self.catalog
+                    .get()
+                    .apply(&[Change::put_xattr(no, name, value)])?;
                 state.inode.has_xattrs = true;
             } else if exists {
                 self.catalog
                     .get()
-                    .apply(&[Change::RemoveXattr { inode: no, name }])?;
+                    .apply(&[Change::remove_xattr(no, name)])?;
             }
             self.data.touch_inode(&cell, &mut state, self.env.now());
             Ok(())
@@ -293,7 +286,7 @@ impl Attributes {
         if state.is_gone() || !state.inode.has_xattrs || catalog.xattr(no, name)?.is_none() {
             return Err(Error::NoXattr);
         }
-        catalog.apply(&[Change::RemoveXattr { inode: no, name }])?;
+        catalog.apply(&[Change::remove_xattr(no, name)])?;
         state.inode.has_xattrs = !catalog.xattr_names(no)?.is_empty();
         self.data.touch_inode(&cell, &mut state, self.env.now());
         Ok(())

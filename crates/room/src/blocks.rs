@@ -166,11 +166,7 @@ impl Blocks {
                 blocks,
             };
             if catalog.shared_references(unit.segment, position)? > 0 {
-                let dropped = catalog.apply(&[Change::ShareUnit {
-                    segment: unit.segment,
-                    position,
-                    references: -1,
-                }]);
+                let dropped = catalog.apply(&[Change::share_unit(unit.segment, position, -1)]);
                 if let Err(CatalogError::NoSpace) = dropped {
                     self.undiscarded.lock().push(BlockRange {
                         position,

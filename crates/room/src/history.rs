@@ -36,11 +36,7 @@ pub(crate) fn add_all(held: &mut Held, other: &Held) {
 /// The changes as the catalog takes them.
 pub(crate) fn counts<'a>(held: &Held) -> Vec<Change<'a>> {
     held.iter()
-        .map(|((since, until), blocks)| Change::CountSpace {
-            since: *since,
-            until: *until,
-            blocks: *blocks,
-        })
+        .map(|((since, until), blocks)| Change::count_space(*since, *until, *blocks))
         .collect()
 }
 

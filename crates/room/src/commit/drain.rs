@@ -159,21 +159,12 @@ impl Commits {
     ) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let chunks = state.chunks.range(..end).map(move |(index, chunk)| {
             let index = *index;
-            Change::PutChunk {
-                inode,
-                index,
-                chunk,
-            }
+            Change::put_chunk(inode, index, chunk)
         });
         let until = self.data.kept_until(inode);
         let kept = state.kept.range(..end).filter_map(move |(index, kept)| {
             let (index, until) = (*index, until?);
-            Some(Change::KeepChunk {
-                inode,
-                index,
-                until,
-                kept,
-            })
+            Some(Change::keep_chunk(inode, index, until, kept))
         });
         chunks.chain(kept)
     }

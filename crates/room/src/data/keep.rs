@@ -367,12 +367,11 @@ impl Data {
         let cut = cuts
             .iter()
             .filter_map(|(i, cut)| Some((i, cut.kept.as_ref()?)));
-        changes.extend(pending.chain(cut).map(|(index, kept)| Change::KeepChunk {
-            inode: no,
-            index: *index,
-            until,
-            kept,
-        }));
+        changes.extend(
+            pending
+                .chain(cut)
+                .map(|(index, kept)| Change::keep_chunk(no, *index, until, kept)),
+        );
         let mut held = state.held.clone();
         for cut in cuts.values() {
             history::add_all(&mut held, &cut.held);
@@ -479,12 +478,7 @@ impl Data {
         let outcome = edit(kept, &mut released);
         let kept = kept.clone();
         let held = history::difference(&before, &history.held());
-        let change = Change::KeepChunk {
-            inode: no,
-            index,
-            until,
-            kept: &kept,
-        };
+        let change = Change::keep_chunk(no, index, until, &kept);
         self.put_kept((no, index, until), state.as_deref_mut(), vec![change], held)?;
         outcome.and(self.blocks.discard(&released))
     }
@@ -583,10 +577,6 @@ impl Data {
 fn references<'a>(units: &[BlockRange], references: i64) -> Vec<Change<'a>> {
     units
         .iter()
-        .map(|unit| Change::ShareUnit {
-            segment: unit.segment,
-            position: unit.position,
-            references,
-        })
+        .map(|unit| Change::share_unit(unit.segment, unit.position, references))
         .collect()
 }

@@ -112,12 +112,7 @@ impl Data {
             for (first, blocks) in ranges {
                 kept.mark_shared(first, blocks);
             }
-            let change = Change::KeepChunk {
-                inode: no,
-                index,
-                until,
-                kept: &kept,
-            };
+            let change = Change::keep_chunk(no, index, until, &kept);
             let nothing = history::Held::new();
             self.put_kept(
                 (no, index, until),

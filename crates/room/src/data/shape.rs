@@ -118,11 +118,7 @@ impl Data {
         } else {
             stored
                 .iter()
-                .map(|(index, _)| Change::PutChunk {
-                    inode: cell.no,
-                    index: *index,
-                    chunk: &nothing,
-                })
+                .map(|(index, _)| Change::put_chunk(cell.no, *index, &nothing))
                 .collect()
         };
         if let Some(until) = self.kept_until(cell.no) {

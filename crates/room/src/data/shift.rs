@@ -102,11 +102,11 @@ impl Data {
             let was = before.get(unit).copied().unwrap_or(0);
             if *now != was {
                 let (segment, position) = *unit;
-                changes.push(Change::ShareUnit {
+                changes.push(Change::share_unit(
                     segment,
                     position,
-                    references: i64::from(*now) - i64::from(was),
-                });
+                    i64::from(*now) - i64::from(was),
+                ));
             }
         }
         let ranges = |chunk: &Chunk| -> Vec<(u16, u16)> {

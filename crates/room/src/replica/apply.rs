@@ -94,11 +94,7 @@ impl Work<'_> {
                 chunk.mark_shared(*first, *blocks);
             }
             if !unmarked.is_empty() {
-                catalog.apply(&[Change::PutChunk {
-                    inode,
-                    index,
-                    chunk: &chunk,
-                }])?;
+                catalog.apply(&[Change::put_chunk(inode, index, &chunk)])?;
             }
             Ok(())
         })?;
@@ -108,12 +104,9 @@ impl Work<'_> {
                 row.kept.mark_shared(*first, *blocks);
             }
             if !unmarked.is_empty() {
-                catalog.apply(&[Change::KeepChunk {
-                    inode: row.inode,
-                    index: row.index,
-                    until: row.until,
-                    kept: &row.kept,
-                }])?;
+                catalog.apply(&[Change::keep_chunk(
+                    row.inode, row.index, row.until, &row.kept,
+                )])?;
             }
             Ok(())
         })
@@ -182,28 +175,20 @@ impl Work<'_> {
                 inode.blocks = catalog.inode(inode.no)?.map_or(0, |there| there.blocks);
                 catalog.apply(&[Change::PutInode(&inode)])?;
             }
-            Item::RemoveName { parent, name } => catalog.apply(&[Change::RemoveEntry {
-                parent,
-                name: &name,
-            }])?,
+            Item::RemoveName { parent, name } => {
+                catalog.apply(&[Change::remove_entry(parent, &name)])?
+            }
             Item::PutName {
                 parent,
                 name,
                 inode,
                 kind,
-            } => catalog.apply(&[Change::PutEntry {
-                parent,
-                name: &name,
-                inode,
-                kind,
-            }])?,
-            Item::PutXattr { inode, name, value } => catalog.apply(&[Change::PutXattr {
-                inode,
-                name: &name,
-                value: &value,
-            }])?,
+            } => catalog.apply(&[Change::put_entry(parent, &name, inode, kind)])?,
+            Item::PutXattr { inode, name, value } => {
+                catalog.apply(&[Change::put_xattr(inode, &name, &value)])?
+            }
             Item::RemoveXattr { inode, name } => {
-                catalog.apply(&[Change::RemoveXattr { inode, name: &name }])?;
+                catalog.apply(&[Change::remove_xattr(inode, &name)])?;
             }
             Item::Chunk {
                 inode,
@@ -298,27 +283,14 @@ impl Work<'_> {
         for map in [&live, kept.chunk()] {
             count(&mut references, map, |r| r.after += 1);
         }
-        let mut changes = vec![Change::PutChunk {
-            inode: no,
-            index,
-            chunk: &live,
-        }];
+        let mut changes = vec![Change::put_chunk(no, index, &live)];
         if kept != kept_before {
-            changes.push(Change::KeepChunk {
-                inode: no,
-                index,
-                until,
-                kept: &kept,
-            });
+            changes.push(Change::keep_chunk(no, index, until, &kept));
         }
         for (unit, references) in references {
             let by = self.refer(unit, &references)?;
             if by != 0 {
-                changes.push(Change::ShareUnit {
-                    segment: unit.0,
-                    position: unit.1,
-                    references: by,
-                });
+                changes.push(Change::share_unit(unit.0, unit.1, by));
             }
         }
         let mut inode = self

@@ -103,5 +103,5 @@ impl Room {
 }
 
 fn put_reply(catalog: &CurrentCatalog, client: ClientKey, reply: &CachedReply) -> Result<()> {
-    Ok(catalog.get().apply(&[Change::PutReply { client, reply }])?)
+    Ok(catalog.get().apply(&[Change::put_reply(client, reply)])?)
 }

@@ -138,12 +138,9 @@ impl Past {
                 }
             }
         }
-        let changes = merged.iter().map(|(until, kept)| Change::KeepChunk {
-            inode: no,
-            index,
-            until: *until,
-            kept,
-        });
+        let changes = merged
+            .iter()
+            .map(|(until, kept)| Change::keep_chunk(no, index, *until, kept));
         let held = history::difference(&held_before, &history.held());
         let key = (no, index, row.until);
         self.data

@@ -182,17 +182,14 @@ impl Tree {
         name: Option<(InodeNo, &[u8])>,
     ) -> Result<()> {
         let mut changes = vec![Change::PutInode(inode)];
-        changes.extend(name.map(|(parent, name)| Change::PutEntry {
-            parent,
-            name,
-            inode: inode.no,
-            kind: inode.kind,
-        }));
-        changes.extend(xattrs.iter().map(|(name, value)| Change::PutXattr {
-            inode: inode.no,
-            name,
-            value,
-        }));
+        changes.extend(
+            name.map(|(parent, name)| Change::put_entry(parent, name, inode.no, inode.kind)),
+        );
+        changes.extend(
+            xattrs
+                .iter()
+                .map(|(name, value)| Change::put_xattr(inode.no, name, value)),
+        );
         let one = More {
             blocks: inode.blocks,
             files: 1,
@@ -294,12 +291,9 @@ impl Tree {
             if self.catalog.get().lookup(parent, name)?.is_some() {
                 return Err(Error::Exists);
             }
-            self.catalog.get().apply(&[Change::PutEntry {
-                parent,
-                name,
-                inode: no,
-                kind,
-            }])?;
+            self.catalog
+                .get()
+                .apply(&[Change::put_entry(parent, name, no, kind)])?;
             let mut state = cell.state.write();
             state.inode.nlink += 1;
             self.data.touch_inode(&cell, &mut state, self.env.now());
@@ -326,7 +320,7 @@ impl Tree {
         refuse_flagged(&cell.state.read().inode)?;
         self.catalog
             .get()
-            .apply(&[Change::RemoveEntry { parent, name }])?;
+            .apply(&[Change::remove_entry(parent, name)])?;
         self.found.forget(parent, name);
         self.drop_name(&cell);
         self.touch_directory(&directory, 0);
@@ -349,7 +343,7 @@ impl Tree {
         }
         self.catalog
             .get()
-            .apply(&[Change::RemoveEntry { parent, name }])?;
+            .apply(&[Change::remove_entry(parent, name)])?;
         self.found.forget(parent, name);
         self.drop_name(&cell);
         self.touch_directory(&directory, -1);

@@ -78,21 +78,12 @@ impl Tree {
         let catalog = self.catalog.get();
         if parent == new_parent && target.is_none() {
             // The position stays: a listing under way shows the file once.
-            catalog.apply(&[Change::RenameEntry {
-                parent,
-                name,
-                new_name,
-            }])?;
+            catalog.apply(&[Change::rename_entry(parent, name, new_name)])?;
         } else {
             // The replaced name exists all along, and keeps its position.
             catalog.apply(&[
-                Change::RemoveEntry { parent, name },
-                Change::PutEntry {
-                    parent: new_parent,
-                    name: new_name,
-                    inode: moved.no,
-                    kind: moved_kind,
-                },
+                Change::remove_entry(parent, name),
+                Change::put_entry(new_parent, new_name, moved.no, moved_kind),
             ])?;
         }
         self.found.forget(parent, name);
@@ -126,18 +117,8 @@ impl Tree {
             target.state.read().inode.kind,
         );
         self.catalog.get().apply(&[
-            Change::PutEntry {
-                parent: new_directory.no,
-                name: new_name,
-                inode: moved.no,
-                kind: moved_kind,
-            },
-            Change::PutEntry {
-                parent: old_directory.no,
-                name,
-                inode: target.no,
-                kind: target_kind,
-            },
+            Change::put_entry(new_directory.no, new_name, moved.no, moved_kind),
+            Change::put_entry(old_directory.no, name, target.no, target_kind),
         ])?;
         self.found.forget(old_directory.no, name);
         self.found.forget(new_directory.no, new_name);

@@ -158,12 +158,7 @@ mod tests {
         let until = catalog.snapshots()[0].no();
         let kept = change(catalog.kept_chunk(no, 0, until).unwrap());
         catalog
-            .apply(&[Change::KeepChunk {
-                inode: no,
-                index: 0,
-                until,
-                kept: &kept,
-            }])
+            .apply(&[Change::keep_chunk(no, 0, until, &kept)])
             .unwrap();
         room.parts.data.inodes().forget_kept();
     }
@@ -172,11 +167,7 @@ mod tests {
     fn a_wrong_account_of_what_snapshots_hold_is_counted_again() {
         found_and_repaired(
             |room| {
-                let change = Change::CountSpace {
-                    since: 0,
-                    until: 1,
-                    blocks: 7,
-                };
+                let change = Change::count_space(0, 1, 7);
                 room.parts.catalog.get().apply(&[change]).unwrap();
             },
             "hold 0 blocks, 7 are counted",

@@ -138,11 +138,7 @@ impl Maintenance {
             }
             Repair::DropOrphanChunk { no, index } => {
                 let nothing = catalog::Chunk::default();
-                catalog.apply(&[Change::PutChunk {
-                    inode: *no,
-                    index: *index,
-                    chunk: &nothing,
-                }])?;
+                catalog.apply(&[Change::put_chunk(*no, *index, &nothing)])?;
                 format!("{}: its left-over map {index} is gone", inode_text(*no))
             }
             Repair::CutEnd { no, index, size } => {
@@ -189,11 +185,7 @@ impl Maintenance {
                 )
             }
             Repair::Held { since, until, by } => {
-                catalog.apply(&[Change::CountSpace {
-                    since: *since,
-                    until: *until,
-                    blocks: *by,
-                }])?;
+                catalog.apply(&[Change::count_space(*since, *until, *by)])?;
                 format!("the blocks of snapshots after {since} up to {until} are counted now")
             }
             Repair::Shared {
@@ -201,11 +193,7 @@ impl Maintenance {
                 position,
                 by,
             } => {
-                catalog.apply(&[Change::ShareUnit {
-                    segment: *segment,
-                    position: *position,
-                    references: *by,
-                }])?;
+                catalog.apply(&[Change::share_unit(*segment, *position, *by)])?;
                 format!(
                     "segment {}, block {position}: the count of references is right now",
                     segment.0
@@ -256,12 +244,7 @@ impl Maintenance {
                 inode,
                 kind,
             } => {
-                catalog.apply(&[Change::PutEntry {
-                    parent: *parent,
-                    name,
-                    inode: *inode,
-                    kind: *kind,
-                }])?;
+                catalog.apply(&[Change::put_entry(*parent, name, *inode, *kind)])?;
                 format!(
                     "the name `{}` in inode {} says its kind",
                     text(name),
@@ -276,16 +259,8 @@ impl Maintenance {
                 kind,
             } => {
                 catalog.apply(&[
-                    Change::RemoveEntry {
-                        parent: *parent,
-                        name,
-                    },
-                    Change::PutEntry {
-                        parent: *parent,
-                        name: to,
-                        inode: *inode,
-                        kind: *kind,
-                    },
+                    Change::remove_entry(*parent, name),
+                    Change::put_entry(*parent, to, *inode, *kind),
                 ])?;
                 format!(
                     "the name `{}` in inode {} is `{}` now",
@@ -295,10 +270,7 @@ impl Maintenance {
                 )
             }
             Repair::RemoveName { parent, name } => {
-                catalog.apply(&[Change::RemoveEntry {
-                    parent: *parent,
-                    name,
-                }])?;
+                catalog.apply(&[Change::remove_entry(*parent, name)])?;
                 format!("the name `{}` in inode {} is gone", text(name), parent.0)
             }
             Repair::CutLoop { no } => {
@@ -311,10 +283,7 @@ impl Maintenance {
                 })?;
                 let changes: Vec<_> = names
                     .iter()
-                    .map(|(parent, name)| Change::RemoveEntry {
-                        parent: *parent,
-                        name,
-                    })
+                    .map(|(parent, name)| Change::remove_entry(*parent, name))
                     .collect();
                 catalog.apply(&changes)?;
                 format!("{}: the directory is taken out of itself", inode_text(*no))
@@ -332,12 +301,7 @@ impl Maintenance {
         let catalog = self.catalog.get();
         let mut kept = catalog.kept_chunk(inode, index, until)?;
         change(&mut kept);
-        catalog.apply(&[Change::KeepChunk {
-            inode,
-            index,
-            until,
-            kept: &kept,
-        }])?;
+        catalog.apply(&[Change::keep_chunk(inode, index, until, &kept)])?;
         // What is in memory is as old as the catalog's was.
         self.data.inodes().drop_kept((inode, index, until));
         Ok(())
@@ -375,12 +339,9 @@ impl Maintenance {
             },
             no.0
         );
-        self.catalog.get().apply(&[Change::PutEntry {
-            parent,
-            name: name.as_bytes(),
-            inode: no,
-            kind,
-        }])?;
+        self.catalog
+            .get()
+            .apply(&[Change::put_entry(parent, name.as_bytes(), no, kind)])?;
         self.edit(no, |_, _, state| {
             if kind == FileKind::Directory {
                 state.inode.parent = parent;

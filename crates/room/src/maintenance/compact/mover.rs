@@ -314,11 +314,10 @@ impl<'a, M: Map> Mover<'a, M> {
             let (segment, position) = (moved.segment, moved.position);
             if !self.map.refers_to(segment, position)? {
                 // While the lock is held its last reference cannot go.
-                self.core.catalog.get().apply(&[Change::ShareUnit {
-                    segment,
-                    position,
-                    references: 1,
-                }])?;
+                self.core
+                    .catalog
+                    .get()
+                    .apply(&[Change::share_unit(segment, position, 1)])?;
             }
             Extent {
                 segment,
