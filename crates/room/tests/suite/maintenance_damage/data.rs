@@ -304,11 +304,7 @@ fn of_units_that_overlap_the_one_that_opens_stays() {
         (wrong.first, wrong.position) = (20, wrong.position + 1);
         let mut chunk = catalog.chunk(a, 2).unwrap();
         chunk.replace(20, 4, &[wrong]);
-        let change = Change::PutChunk {
-            inode: a,
-            index: 2,
-            chunk: &chunk,
-        };
+        let change = Change::put_chunk(a, 2, &chunk);
         catalog.apply(&[change]).unwrap();
     });
     let room = place.open();

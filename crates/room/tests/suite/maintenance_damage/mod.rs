@@ -199,12 +199,8 @@ fn wrong_accounts_are_found_and_repaired() {
 fn wrong_counts_of_shared_units_are_found_and_repaired() {
     let share = |c: &Catalog, references| {
         let (segment, position, _) = c.all_shared().unwrap()[0];
-        c.apply(&[Change::ShareUnit {
-            segment,
-            position,
-            references,
-        }])
-        .unwrap();
+        c.apply(&[Change::share_unit(segment, position, references)])
+            .unwrap();
     };
     fully_repaired(|c| share(c, 1), &["1 more references, 2 are counted"]);
     fully_repaired(|c| share(c, -1), &["1 more references, 0 are counted"]);
@@ -213,12 +209,8 @@ fn wrong_counts_of_shared_units_are_found_and_repaired() {
             let no = inode(c, "/d/x").no;
             let position = c.chunk(no, 0).unwrap().extents()[0].position;
             let segment = c.chunk(no, 0).unwrap().extents()[0].segment;
-            c.apply(&[Change::ShareUnit {
-                segment,
-                position,
-                references: 3,
-            }])
-            .unwrap();
+            c.apply(&[Change::share_unit(segment, position, 3)])
+                .unwrap();
         },
         &["0 more references, 3 are counted"],
     );
@@ -235,12 +227,7 @@ fn shared_data_that_is_not_marked_is_found_and_repaired() {
             extent.shared = false;
             new.replace(extent.first, extent.blocks, &[extent.clone()]);
         }
-        c.apply(&[Change::PutChunk {
-            inode: no,
-            index: 0,
-            chunk: &new,
-        }])
-        .unwrap();
+        c.apply(&[Change::put_chunk(no, 0, &new)]).unwrap();
     };
     let (_place, room) = fully_repaired(unmark, &["is not marked"]);
     // Without the mark this would take the data away from the other file.
@@ -273,12 +260,7 @@ fn maps_that_lead_nowhere_are_found_and_become_holes() {
         extent.segment = catalog::SegmentNo(77);
         let mut chunk = Chunk::default();
         chunk.replace(extent.first, extent.blocks, &[extent.clone()]);
-        c.apply(&[Change::PutChunk {
-            inode: no,
-            index: 0,
-            chunk: &chunk,
-        }])
-        .unwrap();
+        c.apply(&[Change::put_chunk(no, 0, &chunk)]).unwrap();
     };
     let place = sample();
     tamper(&place, lead_away);
@@ -311,12 +293,8 @@ fn data_of_an_inode_that_is_gone_is_found_and_removed() {
     repaired(
         |c| {
             let chunk = c.chunk(inode(c, "/d/x").no, 0).unwrap();
-            c.apply(&[Change::PutChunk {
-                inode: InodeNo(888),
-                index: 3,
-                chunk: &chunk,
-            }])
-            .unwrap();
+            c.apply(&[Change::put_chunk(InodeNo(888), 3, &chunk)])
+                .unwrap();
         },
         &["data of an inode that is not there"],
     );

@@ -16,12 +16,7 @@ fn rescued(room: &Room) -> Vec<(String, Inode)> {
 fn a_name_of_an_inode_that_is_gone_is_found_and_removed() {
     let (_place, room) = repaired(
         |c| {
-            let entry = Change::PutEntry {
-                parent: InodeNo::ROOT,
-                name: b"ghost",
-                inode: InodeNo(999),
-                kind: FileKind::Regular,
-            };
+            let entry = Change::put_entry(InodeNo::ROOT, b"ghost", InodeNo(999), FileKind::Regular);
             c.apply(&[entry]).unwrap();
         },
         &["leads to inode 999, which is not there"],
@@ -38,12 +33,7 @@ fn a_name_of_the_wrong_kind_is_found_and_repaired() {
     fully_repaired(
         |c| {
             let no = inode(c, "/a").no;
-            let entry = Change::PutEntry {
-                parent: InodeNo::ROOT,
-                name: b"a",
-                inode: no,
-                kind: FileKind::Symlink,
-            };
+            let entry = Change::put_entry(InodeNo::ROOT, b"a", no, FileKind::Symlink);
             c.apply(&[entry]).unwrap();
         },
         &["says symbolic link, but leads to a file"],
@@ -54,11 +44,8 @@ fn a_name_of_the_wrong_kind_is_found_and_repaired() {
 fn a_file_without_a_name_is_found_and_gets_one() {
     let (_place, room) = repaired(
         |c| {
-            c.apply(&[Change::RemoveEntry {
-                parent: InodeNo::ROOT,
-                name: b"a",
-            }])
-            .unwrap()
+            c.apply(&[Change::remove_entry(InodeNo::ROOT, b"a")])
+                .unwrap()
         },
         &["a file without a name"],
     );
@@ -70,11 +57,8 @@ fn a_file_without_a_name_is_found_and_gets_one() {
 fn a_directory_without_a_name_is_found_with_all_that_is_in_it() {
     let (_place, room) = repaired(
         |c| {
-            c.apply(&[Change::RemoveEntry {
-                parent: InodeNo::ROOT,
-                name: b"d",
-            }])
-            .unwrap()
+            c.apply(&[Change::remove_entry(InodeNo::ROOT, b"d")])
+                .unwrap()
         },
         &[
             "a directory without a name",
@@ -96,16 +80,8 @@ fn a_directory_within_itself_is_found_and_taken_out() {
         |c| {
             let (d, e) = (inode(c, "/d").no, inode(c, "/d/e").no);
             c.apply(&[
-                Change::RemoveEntry {
-                    parent: InodeNo::ROOT,
-                    name: b"d",
-                },
-                Change::PutEntry {
-                    parent: e,
-                    name: b"d",
-                    inode: d,
-                    kind: FileKind::Directory,
-                },
+                Change::remove_entry(InodeNo::ROOT, b"d"),
+                Change::put_entry(e, b"d", d, FileKind::Directory),
             ])
             .unwrap();
         },
@@ -129,12 +105,7 @@ fn a_second_name_of_a_directory_is_found_and_removed() {
     let (_place, room) = fully_repaired(
         |c| {
             let e = inode(c, "/d/e").no;
-            let entry = Change::PutEntry {
-                parent: InodeNo::ROOT,
-                name: b"zz",
-                inode: e,
-                kind: FileKind::Directory,
-            };
+            let entry = Change::put_entry(InodeNo::ROOT, b"zz", e, FileKind::Directory);
             c.apply(&[entry]).unwrap();
         },
         &["is a second one of directory", "links to the directory"],
@@ -152,16 +123,8 @@ fn a_name_in_a_directory_that_is_gone_is_found_and_its_file_kept() {
         |c| {
             let a = inode(c, "/a").no;
             c.apply(&[
-                Change::RemoveEntry {
-                    parent: InodeNo::ROOT,
-                    name: b"a",
-                },
-                Change::PutEntry {
-                    parent: InodeNo(999),
-                    name: b"a",
-                    inode: a,
-                    kind: FileKind::Regular,
-                },
+                Change::remove_entry(InodeNo::ROOT, b"a"),
+                Change::put_entry(InodeNo(999), b"a", a, FileKind::Regular),
             ])
             .unwrap();
         },
