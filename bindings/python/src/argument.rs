@@ -159,8 +159,8 @@ pub(crate) fn cost(cost: Option<Cost>) -> Option<Argon2Cost> {
 
 /// A time from nanoseconds since 1970.
 pub(crate) fn time(ns: i64) -> Timestamp {
-    Timestamp {
-        secs: ns.div_euclid(1_000_000_000),
-        nanos: ns.rem_euclid(1_000_000_000) as u32,
-    }
+    Timestamp::new(
+        ns.div_euclid(1_000_000_000),
+        ns.rem_euclid(1_000_000_000) as u32,
+    )
 }

@@ -162,10 +162,7 @@ unsafe fn time(time: *const strongroom_time) -> Result<Option<SetTime>> {
     if time.nanos > 999_999_999 {
         return Err(Error::Argument("nanos is above 999,999,999".into()));
     }
-    Ok(Some(SetTime::At(Timestamp {
-        secs: time.secs,
-        nanos: time.nanos,
-    })))
+    Ok(Some(SetTime::At(Timestamp::new(time.secs, time.nanos))))
 }
 
 /// Sets the length of a file: cut, or made longer with zeros that take no space.

@@ -228,10 +228,7 @@ fn small_chunk(position: u32) -> Chunk {
 }
 
 fn file(no: u64) -> Inode {
-    let time = Timestamp {
-        secs: 1_790_000_000,
-        nanos: 123_456_789,
-    };
+    let time = Timestamp::new(1_790_000_000, 123_456_789);
     Inode {
         mode: 0o644,
         uid: 1000,

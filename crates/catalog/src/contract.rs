@@ -68,10 +68,7 @@ pub(crate) use contract_tests;
 
 /// A regular file as [`Inode`] number `no`, every field with a value of its own.
 pub(crate) fn file(no: u64) -> Inode {
-    let time = |n: i64| Timestamp {
-        secs: n - 5_000_000_000,
-        nanos: 999_999_999 - no as u32 % 1000,
-    };
+    let time = |n: i64| Timestamp::new(n - 5_000_000_000, 999_999_999 - no as u32 % 1000);
     Inode {
         no: InodeNo(no),
         kind: FileKind::Regular,

@@ -288,13 +288,7 @@ fn a_restored_tree_is_what_it_was_and_takes_no_space() {
     assert_eq!(read(&room, "/papers/old/same"), [3; 3 << 20]);
     let letter = room.stat("/papers/letter", true).unwrap();
     assert_eq!((letter.mode, letter.uid, letter.nlink), (0o640, 12, 2));
-    assert_eq!(
-        letter.mtime,
-        Timestamp {
-            secs: 1000,
-            nanos: 5
-        }
-    );
+    assert_eq!(letter.mtime, Timestamp::new(1000, 5));
     assert_eq!(room.xattr("/papers/letter", b"user.a").unwrap(), b"1");
     assert_eq!(room.stat("/papers", true).unwrap().mtime.secs, 2000);
     assert!(!room.exists("/papers/later").unwrap());

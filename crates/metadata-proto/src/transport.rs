@@ -232,10 +232,7 @@ mod tests {
                 session,
                 no,
                 written: vec![written; PARTS],
-                onto: Some(model::Timestamp {
-                    secs: i64::MAX,
-                    nanos: u32::MAX,
-                }),
+                onto: Some(model::Timestamp::new(i64::MAX, u32::MAX)),
                 sync: true,
             },
             MetadataRequest::Close {

@@ -24,6 +24,13 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+impl Timestamp {
+    /// So many seconds and nanoseconds.
+    pub const fn new(secs: i64, nanos: u32) -> Self {
+        Self { secs, nanos }
+    }
+}
+
 /// What kind of file an inode is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FileKind {
@@ -171,8 +178,5 @@ pub fn now() -> Timestamp {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    Timestamp {
-        secs: now.as_secs() as i64,
-        nanos: now.subsec_nanos(),
-    }
+    Timestamp::new(now.as_secs() as i64, now.subsec_nanos())
 }

@@ -81,10 +81,7 @@ impl SnapshotPolicy {
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
         self.shortest().map(|(length, origin)| {
             let next = period(now, (length, origin)).saturating_add(1);
-            Timestamp {
-                secs: next.saturating_mul(length).saturating_add(origin),
-                nanos: 0,
-            }
+            Timestamp::new(next.saturating_mul(length).saturating_add(origin), 0)
         })
     }
 

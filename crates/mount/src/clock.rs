@@ -79,10 +79,7 @@ fn read(clock: ClockId) -> i64 {
 }
 
 fn timestamp(nanos: i64) -> Timestamp {
-    Timestamp {
-        secs: nanos / 1_000_000_000,
-        nanos: (nanos % 1_000_000_000) as u32,
-    }
+    Timestamp::new(nanos / 1_000_000_000, (nanos % 1_000_000_000) as u32)
 }
 
 #[cfg(test)]
@@ -98,10 +95,7 @@ mod tests {
             now() >= fine,
             "a stamp that the kernel gave is not undercut"
         );
-        passed_on(Timestamp {
-            secs: fine.secs + 3600,
-            nanos: 0,
-        });
+        passed_on(Timestamp::new(fine.secs + 3600, 0));
         assert!(now().secs < fine.secs + 3600);
         // As after the clock was set back.
         LATEST.store(i64::MAX, Ordering::Relaxed);

@@ -7,10 +7,7 @@ use crate::{
 };
 
 const ROOT: InodeNo = InodeNo::ROOT;
-const THEN: Timestamp = Timestamp {
-    secs: -7,
-    nanos: 999_999_999,
-};
+const THEN: Timestamp = Timestamp::new(-7, 999_999_999);
 
 fn snapshot(catalog: &Catalog, name: &str) -> u64 {
     let row = catalog.new_snapshot(name, THEN, false);

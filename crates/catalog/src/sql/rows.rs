@@ -78,10 +78,10 @@ fn kind(row: &Row<'_>, column: usize) -> Result<FileKind> {
 }
 
 fn time(row: &Row<'_>, column: usize) -> Result<Timestamp> {
-    let time = Timestamp {
-        secs: row.get(column)?,
-        nanos: number(row, column + 1, "a time's nanoseconds")?,
-    };
+    let time = Timestamp::new(
+        row.get(column)?,
+        number(row, column + 1, "a time's nanoseconds")?,
+    );
     if time.nanos >= NANOS {
         return Err(damaged(format!("a time has {} nanoseconds", time.nanos)));
     }

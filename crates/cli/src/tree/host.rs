@@ -162,10 +162,7 @@ fn stat_fd(fd: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<Meta> {
         flags,
         fs::StatxFlags::BASIC_STATS | fs::StatxFlags::BTIME,
     )?;
-    let time = |t: fs::StatxTimestamp| Timestamp {
-        secs: t.tv_sec,
-        nanos: t.tv_nsec,
-    };
+    let time = |t: fs::StatxTimestamp| Timestamp::new(t.tv_sec, t.tv_nsec);
     let has_birth = x.stx_mask & fs::StatxFlags::BTIME.bits() != 0;
     Ok(Meta {
         id: FileId(fs::makedev(x.stx_dev_major, x.stx_dev_minor), x.stx_ino),

@@ -16,10 +16,7 @@ fn bytes(blocks: &Blocks) -> Vec<(u64, u8)> {
 
 /// A modification time.
 fn moment(at: u64) -> Timestamp {
-    Timestamp {
-        secs: at as i64,
-        nanos: 0,
-    }
+    Timestamp::new(at as i64, 0)
 }
 
 /// Stamped when the file was changed from the moment before to this one.

@@ -441,10 +441,10 @@ impl Left<'_> {
     }
 
     fn time(&mut self) -> Option<Timestamp> {
-        Some(Timestamp {
-            secs: i64::from_le_bytes(self.take()?),
-            nanos: self.u32()?,
-        })
+        Some(Timestamp::new(
+            i64::from_le_bytes(self.take()?),
+            self.u32()?,
+        ))
     }
 }
 
@@ -546,10 +546,7 @@ mod tests {
 
     #[test]
     fn answers_come_back_as_they_were_kept_and_nothing_else_is_taken_for_one() {
-        let at = |secs| Timestamp {
-            secs,
-            nanos: 999_999_999,
-        };
+        let at = |secs| Timestamp::new(secs, 999_999_999);
         let inode = Inode {
             no: InodeNo(u64::MAX >> 1),
             kind: FileKind::Symlink,

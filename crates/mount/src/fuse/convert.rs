@@ -82,20 +82,17 @@ fn system_time(t: Timestamp) -> SystemTime {
 
 pub(super) fn timestamp(t: SystemTime) -> Timestamp {
     match t.duration_since(UNIX_EPOCH) {
-        Ok(d) => Timestamp {
-            secs: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
-            nanos: d.subsec_nanos(),
-        },
+        Ok(d) => Timestamp::new(
+            i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
+            d.subsec_nanos(),
+        ),
         Err(e) => {
             // Nanoseconds count forward from the second before.
             let d = e.duration();
             let secs = i64::try_from(d.as_secs()).map_or(i64::MIN, |s| -s);
             match d.subsec_nanos() {
                 0 => Timestamp { secs, nanos: 0 },
-                n => Timestamp {
-                    secs: secs.saturating_sub(1),
-                    nanos: 1_000_000_000 - n,
-                },
+                n => Timestamp::new(secs.saturating_sub(1), 1_000_000_000 - n),
             }
         }
     }
@@ -133,26 +130,11 @@ mod tests {
         for t in [
             Timestamp { secs: 0, nanos: 0 },
             Timestamp { secs: -1, nanos: 1 },
-            Timestamp {
-                secs: -2,
-                nanos: 500_000_000,
-            },
-            Timestamp {
-                secs: -2_208_988_800,
-                nanos: 0,
-            },
-            Timestamp {
-                secs: 13_569_465_600,
-                nanos: 999_999_999,
-            },
-            Timestamp {
-                secs: i64::MIN,
-                nanos: 7,
-            },
-            Timestamp {
-                secs: i64::MAX,
-                nanos: 7,
-            },
+            Timestamp::new(-2, 500_000_000),
+            Timestamp::new(-2_208_988_800, 0),
+            Timestamp::new(13_569_465_600, 999_999_999),
+            Timestamp::new(i64::MIN, 7),
+            Timestamp::new(i64::MAX, 7),
         ] {
             assert_eq!(timestamp(system_time(t)), t);
         }

@@ -178,16 +178,13 @@ fn newest_of_each(moments: &BTreeSet<i64>, count: usize, hours: i64) -> BTreeSet
 fn of_what_the_room_deletes_the_newest_of_each_period_stays() {
     const MONDAY: i64 = 4 * 24 * 3600;
     static HOUR: AtomicI64 = AtomicI64::new(0);
-    let at = |hour: i64| Timestamp {
-        secs: MONDAY + hour * 3600,
-        nanos: 0,
-    };
+    let at = |hour: i64| Timestamp::new(MONDAY + hour * 3600, 0);
     let pair = Pair::new();
     pair.room.stamp_by(|| {
-        Some(Timestamp {
-            secs: MONDAY + HOUR.load(Ordering::SeqCst) * 3600,
-            nanos: 0,
-        })
+        Some(Timestamp::new(
+            MONDAY + HOUR.load(Ordering::SeqCst) * 3600,
+            0,
+        ))
     });
     let name = |hour: i64| format!("hour-{hour}");
     let data = |hour: i64| pattern(hour as u64, 5000);

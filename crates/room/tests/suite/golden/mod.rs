@@ -136,13 +136,7 @@ fn the_golden_room_of_format_1_opens_with_everything_in_it() {
         ),
         (7, 8, 0o640, 2)
     );
-    assert_eq!(
-        attributes.mtime,
-        Timestamp {
-            secs: -1,
-            nanos: 500_000_000
-        }
-    );
+    assert_eq!(attributes.mtime, Timestamp::new(-1, 500_000_000));
     assert_eq!(room.xattr(attributes.no, b"user.colour").unwrap(), b"blue");
     let names = room.read_dir(InodeNo::ROOT, 0, 100).unwrap();
     let order: Vec<(FileKind, usize)> = names.iter().map(|(e, _)| (e.kind, e.name.len())).collect();
