@@ -187,38 +187,20 @@ fn the_data_cryptsetup_encrypts_reads_here_and_the_other_way() {
 fn keys_are_added_changed_and_removed_as_cryptsetup_sees_them() {
     for version in ["luks2", "luks1"] {
         let sandbox = place(&["--type", version]);
-        let slot_one = [
-            "key",
-            "add",
-            "v.img",
-            WITH[0],
-            WITH[1],
-            "--new-key-file",
-            "other",
-            CHEAP[0],
-            CHEAP[1],
-            CHEAP[2],
-            CHEAP[3],
-        ];
+        let slot_one = words(
+            "key add v.img --passphrase-file pass --new-key-file other --kdf pbkdf2 \
+             --kdf-iterations 1000",
+        );
         ok(&sandbox, &slot_one);
         assert!(opens(&sandbox, "v.img", "key") && opens(&sandbox, "v.img", "other"));
 
         fs::write(sandbox.path("third"), "a third one").unwrap();
         ok(
             &sandbox,
-            &[
-                "key",
-                "change",
-                "v.img",
-                "--key-file",
-                "other",
-                "--new-key-file",
-                "third",
-                CHEAP[0],
-                CHEAP[1],
-                CHEAP[2],
-                CHEAP[3],
-            ],
+            &words(
+                "key change v.img --key-file other --new-key-file third --kdf pbkdf2 \
+                 --kdf-iterations 1000",
+            ),
         );
         assert!(opens(&sandbox, "v.img", "third") && !opens(&sandbox, "v.img", "other"));
 
@@ -354,20 +336,10 @@ fn lengths_and_derivations_are_changed() {
 
     ok(
         &sandbox,
-        &[
-            "convert",
-            "v.img",
-            WITH[0],
-            WITH[1],
-            "--kdf",
-            "argon2id",
-            "--kdf-memory",
-            "1",
-            "--kdf-passes",
-            "4",
-            "--kdf-lanes",
-            "1",
-        ],
+        &words(
+            "convert v.img --passphrase-file pass --kdf argon2id --kdf-memory 1 \
+             --kdf-passes 4 --kdf-lanes 1",
+        ),
     );
     let dump = ok(&sandbox, &["dump", "v.img"]);
     assert!(String::from_utf8_lossy(&dump.out).contains("argon2id"));
@@ -376,14 +348,7 @@ fn lengths_and_derivations_are_changed() {
         &sandbox,
         2,
         "PBKDF2's",
-        &[
-            "convert",
-            "v.img",
-            WITH[0],
-            WITH[1],
-            "--kdf-iterations",
-            "1000",
-        ],
+        &words("convert v.img --passphrase-file pass --kdf-iterations 1000"),
     );
 }
 
@@ -393,20 +358,10 @@ fn the_volumes_own_key_opens_it_and_recreates_its_header() {
     fs::write(sandbox.path("key"), "correct horse battery staple").unwrap();
     let digits = "0f".repeat(32) + &"a5".repeat(32) + "\n";
     fs::write(sandbox.path("master"), &digits).unwrap();
-    let make = [
-        "format",
-        "v.img",
-        "--size",
-        "24MiB",
-        "--master-key-file",
-        "master",
-        WITH[0],
-        WITH[1],
-        CHEAP[0],
-        CHEAP[1],
-        CHEAP[2],
-        CHEAP[3],
-    ];
+    let make = words(
+        "format v.img --size 24MiB --master-key-file master \
+         --passphrase-file pass --kdf pbkdf2 --kdf-iterations 1000",
+    );
     ok(&sandbox, &make);
     fs::write(sandbox.path("plain"), plain(8 << 20)).unwrap();
     ok(
@@ -461,31 +416,13 @@ fn nothing_is_formatted_over_by_mistake() {
         &sandbox,
         2,
         "not supported",
-        &[
-            "format",
-            "new.img",
-            "--size",
-            "24MiB",
-            "--cipher",
-            "rot13-ecb-null",
-            WITH[0],
-            WITH[1],
-        ],
+        &words("format new.img --size 24MiB --cipher rot13-ecb-null --passphrase-file pass"),
     );
     fails(
         &sandbox,
         1,
         "",
-        &[
-            "format",
-            "small.img",
-            "--size",
-            "1MiB",
-            WITH[0],
-            WITH[1],
-            CHEAP[0],
-            CHEAP[1],
-        ],
+        &words("format small.img --size 1MiB --passphrase-file pass --kdf pbkdf2"),
     );
     assert!(!sandbox.path("new.img").exists() && !sandbox.path("small.img").exists());
 }
