@@ -61,6 +61,7 @@ mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use error::Error;
 pub use exit::Exit;
@@ -85,6 +86,8 @@ fn refused(error: &Error, arguments: &[OsString]) -> ExitCode {
 /// Runs the command with these arguments, the program's own name first. Reports failures on standard error.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     seal::protect_process();
+    // A limit on the size of files (`ulimit -f`) fails a write then. Where this cannot be set, it ends the process, and a mount with it.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     if let Err(error) = bucket::hand_over(&arguments) {
         return refused(&error, &arguments);
     }

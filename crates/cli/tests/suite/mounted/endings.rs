@@ -348,3 +348,25 @@ fn an_idle_mount_goes_away_by_itself() {
         s.run(["ls", "room", "--passphrase-file", "pass"]).code == 0
     });
 }
+
+/// A limit on the size of files, as of the shell that mounted (`ulimit -f`), ended the process at the first write beyond it, by SIGXFSZ.
+#[test]
+fn a_limit_on_the_size_of_files_ends_no_mount() {
+    let s = Sandbox::with_room();
+    if !is_root() || !s.mount() {
+        return;
+    }
+    std::fs::write(s.path("mnt/small"), "x").unwrap();
+    let limit = rustix::process::Rlimit {
+        current: Some(512 << 10),
+        maximum: None,
+    };
+    let pid = rustix::process::Pid::from_raw(s.pid() as i32);
+    rustix::process::prlimit(pid, rustix::process::Resource::Fsize, limit).unwrap();
+    let large = std::fs::File::create(s.path("mnt/large")).unwrap();
+    let written = std::io::Write::write_all(&mut &large, &common::noise(4 << 20, 5));
+    assert!(written.and_then(|()| large.sync_all()).is_err());
+    drop(large);
+    assert_eq!(std::fs::read(s.path("mnt/small")).unwrap(), b"x");
+    assert!(s.is_mounted());
+}
