@@ -231,6 +231,13 @@ impl ClientCore {
         change: &Change,
         incarnation: Option<u64>,
     ) -> Result<Option<Changed>> {
+        let ended = self.directories.begin(change, &self.names);
+        let answer = self.answer_to(change, incarnation);
+        self.directories.end(ended, &answer);
+        answer
+    }
+
+    fn answer_to(&self, change: &Change, incarnation: Option<u64>) -> Result<Option<Changed>> {
         let _span = tracing::trace_span!(target: spans::TARGET, spans::METADATA).entered();
         let deadline = self.deadline();
         let Some(slot) = self.slots.take(deadline) else {

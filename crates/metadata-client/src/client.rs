@@ -11,6 +11,7 @@ use model::{Error, InodeNo, Result};
 use parking_lot::{Condvar, Mutex};
 
 use super::closed::Closed;
+use super::directories::Directories;
 use super::disks::Disks;
 use super::files::{Budget, Files, Unnamed};
 use super::grants::Grants;
@@ -75,6 +76,7 @@ pub(super) struct ClientCore {
     pub(super) grants: Grants,
     pub(super) maps: Maps,
     pub(super) names: Names,
+    pub(super) directories: Directories,
     pub(super) files: Files,
     /// Files that may have data which the server lost, to be committed again.
     pub(super) owed: Mutex<BTreeSet<InodeNo>>,
@@ -102,6 +104,7 @@ impl ClientCore {
             grants: Grants::default(),
             maps: Maps::new(),
             names: Names::new(),
+            directories: Directories::new(),
             files: Files::default(),
             owed: Mutex::default(),
             closed: Closed::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use metadata_proto::rpc::{Change, Changed};
+use metadata_proto::rpc::{Change, Changed, Found};
 use model::{
     Access, DirEntry, Error, Fallocate, FileSystem, Inode, InodeNo, Lock, LockOwner, LockTable,
     NewFile, RenameMode, Result, RoomSpace, SeekTo, SetAttr, XattrMode,
@@ -38,12 +38,21 @@ impl SharedRoom {
 
 impl FileSystem for SharedRoom {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode> {
+        let of = Name::new(parent, name);
+        let asked = match self.core.directories.get(&of) {
+            Ok(known) => return Ok(known),
+            Err(asked) => asked,
+        };
         let before = self.core.placings.load(Ordering::Acquire);
-        let inode = self.core.call(|client, context, session| {
+        let Found { inode, leased } = self.core.call(|client, context, session| {
             let name = name.to_vec();
             async move { client.lookup(context, session, parent, name).await }
         })?;
-        self.core.reached(&inode, Name::new(parent, name));
+        if leased {
+            self.core.directories.put(asked, of, &inode);
+        } else {
+            self.core.reached(&inode, of);
+        }
         self.core.learned(before, inode)
     }
 

@@ -6,7 +6,7 @@
 //! 1. What was written is kept in memory until a commit of the server covered it, and written again when the server comes back
 //!    without it, but never over what another client wrote since: that is reported as a loss. How much is kept is bounded: then a write waits.
 //! 2. Closing a file commits its data; opening one sees data committed before (close-to-open). Names and attributes are
-//!    fetched each time.
+//!    fetched each time, but names of directories under a lease of the server.
 //! 3. No call waits longer than the [timeout](ClientOptions::timeout), except for a lock that another client holds. A
 //!    shorter network failure is not noticed.
 //! 4. Two clients that write into the same 4 KiB of a file at the same time write over each other: the unit of sharing is a
@@ -21,6 +21,7 @@ mod background;
 mod calls;
 mod client;
 mod closed;
+mod directories;
 mod disk_writes;
 mod disks;
 mod errors;

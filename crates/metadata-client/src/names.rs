@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 const KNOWN: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// A directory, and a name in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) parent: InodeNo,
     pub(super) name: Arc<[u8]>,

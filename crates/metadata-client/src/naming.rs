@@ -32,7 +32,7 @@ impl ClientCore {
             async move { client.lookup(context, session, parent, name).await }
         });
         match found {
-            Ok(inode) => Ok(inode.no == file.no),
+            Ok(found) => Ok(found.inode.no == file.no),
             Err(Error::NotFound | Error::NotDirectory | Error::Stale) => Ok(false),
             Err(e) => Err(e),
         }

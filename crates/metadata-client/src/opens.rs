@@ -25,7 +25,7 @@ const ROUNDS: usize = 5;
 /// What a change that answers with an inode answered.
 pub(super) fn inode(changed: Changed) -> Result<Inode> {
     match changed {
-        Changed::Inode(inode) | Changed::Opened(inode, _) => Ok(*inode),
+        Changed::Inode(inode) | Changed::Opened(inode, ..) => Ok(*inode),
         Changed::Done | Changed::Copied(_) => Err(unexpected()),
     }
 }
@@ -124,7 +124,7 @@ impl ClientCore {
             access,
         })?;
         let session = match &changed {
-            Changed::Opened(_, session) => Some(*session),
+            Changed::Opened(_, session, _) => Some(*session),
             _ => None,
         };
         let inode = inode(changed)?;
@@ -328,6 +328,7 @@ impl ClientCore {
                 client.attributes(context, session, no).await
             })?;
             let Some(file) = self.files.get(no) else {
+                self.directories.learn(&inode);
                 return Ok(inode);
             };
             let mut state = file.state.lock();

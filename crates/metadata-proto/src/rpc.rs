@@ -10,6 +10,7 @@
     reason = "in what is generated: a context for each call"
 )]
 
+pub use model::DIRECTORY_AGE;
 use model::{
     Access, DirEntry, Extent, Fallocate, Inode, InodeNo, Lock, LockOwner, LockTable, NewFile,
     RenameMode, RoomSpace, SegmentNo, SetAttr, Snapshot, Timestamp, WriteGrantId, WrittenExtent,
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin;
 
 /// Version of this protocol: both sides must have the same.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// Slots of a client: changes it may have under way at the same time.
 pub const SLOTS_MAX: u32 = 64;
 /// Most earlier sessions in which a client may have held what it claims.
@@ -224,12 +225,23 @@ pub enum Change {
 pub enum Changed {
     /// The inode made, linked or changed.
     Inode(Box<Inode>),
-    /// The inode made, and the session in which it is open: this answer may come to a later one.
-    Opened(Box<Inode>, SessionId),
+    /// The inode made, the session in which it is open (this answer may come to a later one), and the times of change and modification that its
+    /// directory has by that.
+    Opened(Box<Inode>, SessionId, Timestamp),
     /// No data.
     Done,
     /// Bytes copied.
     Copied(u64),
+}
+
+/// What a name leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The inode.
+    pub inode: Inode,
+    /// It is a directory, and stays what the name leads to for [`DIRECTORY_AGE`] after the moment when the client asked,
+    /// with the right to search the way to it; unless the client's own session changes that.
+    pub leased: bool,
 }
 
 /// What became of a change that was asked for before.
@@ -429,7 +441,7 @@ pub trait Metadata {
     /// Ends the session: what it held is free.
     async fn bye(session: SessionId) -> Reply<()>;
     /// A name in a directory.
-    async fn lookup(session: SessionId, parent: InodeNo, name: Vec<u8>) -> Reply<Inode>;
+    async fn lookup(session: SessionId, parent: InodeNo, name: Vec<u8>) -> Reply<Found>;
     /// Attributes.
     async fn attributes(session: SessionId, no: InodeNo) -> Reply<Inode>;
     /// A directory after a cookie.

@@ -5,6 +5,7 @@
 //!    next [`open`](FileSystem::open), and locks are its own unless [`has_locks`](FileSystem::has_locks) says otherwise. An unshared one never sees `open`, `flush` and `close`.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,9 @@ use crate::{
     Available, DirEntry, Error, Fallocate, Inode, InodeNo, Lock, LockOwner, LockTable, NewFile,
     RenameMode, Result, RoomSpace, SeekTo, SetAttr, Timestamp, XattrMode,
 };
+
+/// How old the attributes may be that [`lookup`](FileSystem::lookup) has of a directory in a shared file system. What the name leads to is never old.
+pub const DIRECTORY_AGE: Duration = Duration::from_millis(50);
 
 /// What a file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +46,7 @@ impl Access {
 
 /// A file system that can be mounted. All methods may be called from many threads at once.
 pub trait FileSystem: Send + Sync + Debug {
-    /// A name in a directory. `NotFound`, `NotDirectory`, `NameTooLong`.
+    /// A name in a directory. `NotFound`, `NotDirectory`, `NameTooLong`. See [`DIRECTORY_AGE`].
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Inode>;
 
     /// Attributes.

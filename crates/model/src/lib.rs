@@ -42,7 +42,7 @@ pub use extents::{
     Absorbed, Births, CHUNK_BLOCKS, CHUNK_LEN, Chunk, Encoded, Extent, Foreseen, KeptChunk,
     MapEdit, Piece, Pieces, Released, Replaced, Stored,
 };
-pub use file_system::{Access, FileSystem};
+pub use file_system::{Access, DIRECTORY_AGE, FileSystem};
 pub use grants::*;
 pub use inode::{DirEntry, FileFlags, FileKind, Inode, InodeNo, Timestamp, now};
 pub use locks::{Lock, LockKind, LockOwner, LockTable};

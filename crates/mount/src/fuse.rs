@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{Generation, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyWrite, ReplyXattr, Request};
-use model::{FileKind, Inode, InodeNo, spans};
+use model::{DIRECTORY_AGE, FileKind, Inode, InodeNo, spans};
 
 use crate::errno::Errno;
 use crate::kernel::Kernel;
@@ -105,6 +105,15 @@ impl Handler {
             }
             Err(e) => reply.error(e.into()),
         }
+    }
+
+    /// Answers with what a name leads to, which the kernel may keep for `ttl`. The attributes of a shared directory may be of before.
+    fn found(&self, reply: ReplyEntry, inode: &Inode, ttl: &Duration) {
+        let attr_ttl = match self.server.shared && inode.kind == FileKind::Directory {
+            true => SHARED.saturating_sub(DIRECTORY_AGE),
+            false => self.ttl.attr,
+        };
+        reply.entry_with_ttls(&attr_ttl, ttl, &file_attr(inode), GENERATION);
     }
 
     /// For how long the kernel may keep what a name leads to.

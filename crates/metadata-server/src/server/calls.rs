@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use metadata_proto::admin;
 use metadata_proto::admin::Ended;
 use metadata_proto::rpc::{
-    CLOSED_MAX, Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Granted, Heartbeat,
+    CLOSED_MAX, Change, Changed, ClientId, Committed, Delay, FORMER_MAX, Found, Granted, Heartbeat,
     Listing, LockClaim, Map, Metadata, Once, Opening, Past, PastAnswer, Posix, Recalled, Refusal,
     Reply, SessionId, Welcome, Written,
 };
@@ -103,11 +103,12 @@ impl Metadata for Caller {
         session: SessionId,
         parent: InodeNo,
         name: Vec<u8>,
-    ) -> Reply<Inode> {
+    ) -> Reply<Found> {
         self.within("lookup", session, About::of(parent), move |here| {
             let handles = &here.0.handles;
-            let found = super::files::lookup(here, handles.room_number(parent), &name)?;
-            Ok(handles.inode(found))
+            let mut found = super::files::lookup(here, handles.room_number(parent), &name)?;
+            found.inode = handles.inode(found.inode);
+            Ok(found)
         })
         .await
     }

@@ -20,6 +20,7 @@ use super::caller::Here;
 use super::data::drop_privileges;
 use super::files::Found;
 use super::incarnation::Incarnation;
+use super::leases;
 use super::reads::ask_disks;
 use super::refusals::{refusal, sync, sync_names};
 use super::replies::{self, Outcome};
@@ -46,7 +47,10 @@ pub(super) fn make(here: &Here, id: &OperationId, change: Change) -> Outcome {
     }
     let mut losses = Losses::default();
     let durable = durability(&change);
-    let applied = apply(here, id, change, &mut losses);
+    // Until it is made: the change itself may have to wait for disks afterwards.
+    let leases = leases::hold(here, &change);
+    let applied = apply(here, id, change, leases.is_some(), &mut losses);
+    drop(leases);
     if incarnation.fails_at(Point::Applied) {
         return Outcome::Void(Delay::Reopening);
     }
@@ -99,6 +103,11 @@ pub(super) fn is_settled(incarnation: &Incarnation, change: &Change) -> bool {
         | Change::RemoveXattr { .. }
         | Change::Fallocate { .. } => incarnation.authority.is_ready(),
     }
+}
+
+/// Whether it can change who may do what to an inode.
+pub(super) fn changes_rights(set: &SetAttr) -> bool {
+    set.mode.is_some() || set.uid.is_some() || set.gid.is_some()
 }
 
 /// Refuses what no kernel sends and no catalog may hold.
@@ -155,6 +164,7 @@ fn apply(
     here: &Here,
     id: &OperationId,
     change: Change,
+    leases_held: bool,
     losses: &mut Losses,
 ) -> room::Result<Changed> {
     let (incarnation, session) = here;
@@ -182,7 +192,9 @@ fn apply(
                 Changed::Inode(inode) if super::files::open_new(here, inode.no, access).is_ok() => {
                     let seen = incarnation.handles.out(inode.no);
                     incarnation.audit.opened(session, seen, access);
-                    Changed::Opened(inode, session.id)
+                    let directory = room.attributes(parent);
+                    let changed = directory.map_or(inode.ctime, |directory| directory.ctime);
+                    Changed::Opened(inode, session.id, changed)
                 }
                 made => made,
             })
@@ -259,6 +271,14 @@ fn apply(
             if mode != RenameMode::NoReplace && target.as_ref().is_some_and(same) {
                 // Nothing to do, and so nothing to forbid.
                 return Ok(Changed::Done);
+            }
+            let moves_directory = [Some(&moved), target.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|found| found.inode.kind == FileKind::Directory);
+            if moves_directory && !leases_held {
+                // Another took the place of a file just now: the client asks again.
+                return Err(Error::Io(std::io::ErrorKind::NotConnected.into()));
             }
             let elsewhere = parent != new_parent;
             subject.displace(from.object(), moved.object(), elsewhere)?;
@@ -421,7 +441,7 @@ fn set_attributes(
     losses: &mut Losses,
 ) -> room::Result<Changed> {
     check_set(&set)?;
-    let changes_rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+    let changes_rights = changes_rights(&set);
     let mut done = |losses: &mut Losses| -> room::Result<Changed> {
         let found = incarnation.reach(session, no)?;
         session.subject.set_attributes(found.object(), &mut set)?;

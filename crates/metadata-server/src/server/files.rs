@@ -1,6 +1,6 @@
 //! Finding, listing and opening files.
 
-use metadata_proto::rpc::{Listing, Opening, Posix, Refusal, Reply};
+use metadata_proto::rpc::{self, Listing, Opening, Posix, Refusal, Reply};
 use room::acl::{self, Acl};
 use room::{Access, DirEntry, Error, FileKind, FileSystem, Inode, InodeNo, RoomSpace, Timestamp};
 
@@ -66,7 +66,7 @@ pub(super) fn space((server, session): &Here) -> room::Result<RoomSpace> {
     Ok(space)
 }
 
-pub(super) fn lookup((server, session): &Here, parent: InodeNo, name: &[u8]) -> Reply<Inode> {
+pub(super) fn lookup((server, session): &Here, parent: InodeNo, name: &[u8]) -> Reply<rpc::Found> {
     let _rights = server.rights.read();
     let directory = server.reach(session, parent).map_err(refusal)?;
     session
@@ -75,7 +75,8 @@ pub(super) fn lookup((server, session): &Here, parent: InodeNo, name: &[u8]) -> 
         .map_err(refusal)?;
     let inode = server.room.lookup(parent, name).map_err(refusal)?;
     server.paths.seen(&inode, parent);
-    Ok(inode)
+    let leased = inode.kind == FileKind::Directory && server.leases.grant(session.id);
+    Ok(rpc::Found { inode, leased })
 }
 
 pub(super) fn read_dir(

@@ -181,8 +181,8 @@ impl Handles {
     pub(super) fn changed(&self, changed: Changed) -> Changed {
         match changed {
             Changed::Inode(inode) => Changed::Inode(Box::new(self.inode(*inode))),
-            Changed::Opened(inode, session) => {
-                Changed::Opened(Box::new(self.inode(*inode)), session)
+            Changed::Opened(inode, session, directory) => {
+                Changed::Opened(Box::new(self.inode(*inode)), session, directory)
             }
             Changed::Done | Changed::Copied(_) => changed,
         }

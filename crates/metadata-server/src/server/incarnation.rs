@@ -19,6 +19,7 @@ use super::attach::attach;
 use super::drain::{self, Obstacles};
 use super::grace::Grace;
 use super::handles::Handles;
+use super::leases::Leases;
 use super::paths::Paths;
 use super::replies::Replies;
 use super::sources::Sources;
@@ -53,6 +54,7 @@ pub(crate) struct Incarnation {
     pub(super) grace: Grace,
     pub(crate) handles: Handles,
     pub(super) paths: Paths,
+    pub(super) leases: Leases,
     /// Held shared by what relies on rights and names, exclusively by what changes them: what was checked is still so when
     /// it is done.
     pub(crate) rights: RwLock<()>,
@@ -114,6 +116,7 @@ impl Incarnation {
             grace,
             handles,
             paths: Paths::new(fault.is_late()),
+            leases: Leases::new(),
             rights: RwLock::new(()),
             next_lane: AtomicUsize::new(0),
             obstacles: Obstacles::default(),

@@ -23,6 +23,7 @@ mod files;
 mod grace;
 mod handles;
 mod incarnation;
+mod leases;
 mod listen;
 mod metrics;
 mod once;

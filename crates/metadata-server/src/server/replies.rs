@@ -359,7 +359,7 @@ pub(super) fn encode(changed: &Changed) -> Vec<u8> {
             out.extend(bytes.to_le_bytes());
             return out;
         }
-        Changed::Inode(inode) | Changed::Opened(inode, _) => inode,
+        Changed::Inode(inode) | Changed::Opened(inode, ..) => inode,
     };
     let (kind, has_xattrs) = (kind_number(inode.kind), u8::from(inode.has_xattrs));
     let mut out = vec![INODE, kind, has_xattrs, inode.flags.bits()];

@@ -172,6 +172,7 @@ fn swap<'r>(server: &'r Incarnation, prepared: Prepared<'r>) -> Result<Swapped<'
         prepared.discard();
         return Err(away);
     }
+    let _leases = server.leases.hold(None);
     let _rights = server.rights.write();
     let swapped = prepared.swap().inspect_err(|error| {
         if Left::is_in(error) {
@@ -249,6 +250,8 @@ impl<'a> Removal<'a> {
         (self.goes_on)();
         let mut lost = self.lost.borrow_mut();
         {
+            let is_directory = inode.kind == FileKind::Directory;
+            let _leases = is_directory.then(|| self.server.leases.hold(None));
             let _rights = self.server.rights.write();
             remove()?;
             self.server.paths.name_gone(inode, parent);

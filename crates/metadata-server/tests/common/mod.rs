@@ -365,6 +365,7 @@ impl Raw {
         let name = name.as_bytes().to_vec();
         self.ask(|c, x, s| async move { c.lookup(x, s, parent, name).await })
             .unwrap()
+            .map(|found| found.inode)
     }
 
     pub fn attributes(&self, no: InodeNo) -> Reply<Inode> {

@@ -41,7 +41,7 @@ impl Filesystem for Handler {
         let ttl = self.name_ttl(no(parent), name.as_bytes());
         match self.serve(req, || self.server.lookup(no(parent), name.as_bytes())) {
             Ok(Some(inode)) => {
-                reply.entry_with_ttls(&self.ttl.attr, ttl, &file_attr(&inode), GENERATION);
+                self.found(reply, &inode, ttl);
             }
             // Inode 0: there is none, and this may be remembered.
             Ok(None) => reply.entry(ttl, &convert::nothing(), GENERATION),

@@ -1,6 +1,7 @@
 //! Shared storage from end to end: disks, metadata server, clients, real mounts.
 mod answers;
 mod common;
+mod directories;
 mod failures;
 mod locks;
 mod rates;
