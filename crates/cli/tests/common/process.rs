@@ -64,7 +64,11 @@ impl Process {
                     return Ok(process);
                 }
                 Ok(_) => {}
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
                 Err(e) => panic!("{name}: its notices: {e}"),
             }
             if let Some(status) = process.child.try_wait().unwrap() {

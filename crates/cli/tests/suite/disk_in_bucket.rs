@@ -1,5 +1,6 @@
 //! A network disk whose blocks are in a bucket of a real S3 server (versitygw).
 
+use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -20,7 +21,9 @@ fn a_disk_that_is_asked_to_stop_after_another_took_its_place_ends_by_itself() {
         let serve = |name: &str, more: &[&str]| {
             let words = ["disk", "serve", "--store", PLACE, "--key", "d1.key"];
             let words = words.iter().chain(&["--listen", "127.0.0.1:0"]);
-            let command = s.command(words.chain(more));
+            let mut command = s.command(words.chain(more));
+            // A stopped process of the tests' own group would get SIGHUP where the shell that started them ends.
+            command.process_group(0);
             Process::serve(name, command, &s.path(name)).unwrap()
         };
         let mut first = serve("first.log", &[]);
