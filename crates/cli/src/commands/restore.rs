@@ -19,7 +19,7 @@ use crate::proxy::room_name;
 /// Restore a room from a backup: copies it to a new directory, then reads and verifies every file
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The backup is only read. A stopped restore is completed by the same command.\n\nExample: strongroom restore /media/usb/work work.strongroom"
+    after_help = "The backup is only read. The same command completes a restore that was stopped while it copied.\n\nExample: strongroom restore /media/usb/work work.strongroom"
 )]
 pub(crate) struct Args {
     /// The backup's directory, as `strongroom backup` wrote it
