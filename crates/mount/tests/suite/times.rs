@@ -67,19 +67,24 @@ fn a_file_written_later_is_not_older() {
     }
 }
 
+fn names() -> impl Iterator<Item = String> {
+    (0..PAIRS).map(|i| format!("file{i}"))
+}
+
+/// When each of the files was written, and changed.
+fn times(mount: &Mount) -> Vec<(Moment, Moment)> {
+    let meta = names().map(|name| fs::metadata(mount.path(&name)).unwrap());
+    meta.map(|m| ((m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())))
+        .collect()
+}
+
 /// A file that is written within the tick of its creation keeps its time in the kernel, which then sends none with the data. The
 /// data came later, and the time was then that of its coming, from the next mount on.
 #[test]
 fn times_are_the_same_after_the_next_mount() {
     let Some(mount) = Mount::new() else { return };
-    let names: Vec<String> = (0..PAIRS).map(|i| format!("file{i}")).collect();
-    let times = |mount: &Mount| -> Vec<(Moment, Moment)> {
-        let meta = names.iter().map(|n| fs::metadata(mount.path(n)).unwrap());
-        meta.map(|m| ((m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())))
-            .collect()
-    };
-    for (i, name) in names.iter().enumerate() {
-        let mut file = File::create(mount.path(name)).unwrap();
+    for (i, name) in names().enumerate() {
+        let mut file = File::create(mount.path(&name)).unwrap();
         file.write_all(b"x").unwrap();
         next_tick();
         if i % 3 == 0 {
@@ -110,14 +115,8 @@ fn truncate(path: &Path, len: u64) {
 fn what_the_kernel_does_not_stamp_keeps_its_times_at_the_next_mount() {
     let Some(mount) = Mount::new() else { return };
     let block = 4096;
-    let names: Vec<String> = (0..PAIRS).map(|i| format!("file{i}")).collect();
-    let times = |mount: &Mount| -> Vec<(Moment, Moment)> {
-        let meta = names.iter().map(|n| fs::metadata(mount.path(n)).unwrap());
-        meta.map(|m| ((m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())))
-            .collect()
-    };
-    for (i, name) in names.iter().enumerate() {
-        let path = mount.path(name);
+    for (i, name) in names().enumerate() {
+        let path = mount.path(&name);
         fs::write(&path, vec![1; 2 * block]).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         file.sync_all().unwrap();

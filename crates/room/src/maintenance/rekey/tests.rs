@@ -12,6 +12,12 @@ use super::Step;
 use crate::testing::{copy_tree, credential, options, room_in, sound};
 use crate::{Error, FileSystem as _, NewSnapshot, Room, Snapshots as _};
 
+fn rekey(room: &Room, watch: &dyn Fn(Step)) {
+    let maintenance = &room.parts.maintenance;
+    let report = maintenance.rekey_watched(&credential(), false, &|_, _| true, watch);
+    assert!(report.unwrap().finished);
+}
+
 #[test]
 fn a_rekey_killed_at_every_step_opens_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -33,12 +39,7 @@ fn a_rekey_killed_at_every_step_opens_and_goes_on() {
         copy_tree(&at, &copy);
         copies.lock().unwrap().push((step, copy));
     };
-    let report = room
-        .parts
-        .maintenance
-        .rekey_watched(&credential(), false, &|_, _| true, &watch)
-        .unwrap();
-    assert!(report.finished);
+    rekey(&room, &watch);
     let copies = copies.into_inner().unwrap();
     assert_eq!(copies.len(), 4);
     for (step, copy) in copies {
@@ -146,12 +147,7 @@ fn a_snapshot_that_is_created_while_a_rekey_begins_waits_for_it() {
                 std::thread::yield_now();
             }
         };
-        let report = room
-            .parts
-            .maintenance
-            .rekey_watched(&credential(), false, &|_, _| true, &watch)
-            .unwrap();
-        assert!(report.finished);
+        rekey(room, &watch);
     });
     room.write_file("/a", b"now").unwrap();
     sound(&room);
